@@ -1,0 +1,1 @@
+"""Streaming chat with any Transformers model: page, terminal and HTTP API on one engine."""

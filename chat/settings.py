@@ -1,0 +1,100 @@
+"""Settings: defaults, over them the environment (CHAT_*), over it the flags."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
+
+from chat.types import GenerationParams, explain
+
+S = TypeVar("S", bound="Settings")
+POSITIONAL = {"positional": True}
+"""Marks, as a field's json_schema_extra, a value that is given without a flag."""
+
+
+class Settings(BaseSettings):
+    """Talk with a language model on your own machine.
+
+    Each flag can also be set in the environment: --max-new-tokens is CHAT_MAX_NEW_TOKENS. A flag wins.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="CHAT_", env_ignore_empty=True, extra="forbid", frozen=True)
+
+    model: str = Field("", description="Hub id, folder, or folder-or-id:file.gguf; empty is the small default model.")
+    revision: str = Field("", description="Branch, tag or commit of the hub model.")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps, ...")
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field("auto", description="Type of the weights.")
+    trust_remote_code: bool = Field(False, description="Run Python code that comes with the model.")
+    chat_template: str = Field("", description="A template file to use instead of the model's own.")
+    system_prompt: str = Field("", description="What the model is told first; empty leaves it to the template.")
+
+    max_new_tokens: int = Field(1024, ge=1, description="Longest reply, in tokens.")
+    temperature: float | None = Field(None, ge=0, le=5, description="0 is greedy; unset takes the model's own.")
+    top_p: float | None = Field(None, gt=0, le=1, description="Nucleus sampling; unset takes the model's own.")
+    top_k: int | None = Field(
+        None, ge=0, description="Likeliest tokens to sample from, 0 is all; unset: the model's own."
+    )
+    repetition_penalty: float | None = Field(None, gt=0, le=10, description="Above 1 discourages repetition.")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="Same seed, same text.")
+    stop: Annotated[tuple[str, ...], NoDecode] = Field((), description="Text that ends the reply; repeatable.")
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every network of this machine.")
+    port: int = Field(7860, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    root_path: str = Field("", description="Path prefix behind a reverse proxy, as /chat.")
+    share: bool = Field(False, description="Also open a public gradio.live link.")
+    title: str = Field("", description="Title of the page; empty is the model's name.")
+    queue_size: int = Field(32, ge=1, description="How many requests may wait; more are refused.")
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _read_stop(cls, value: Any) -> Any:
+        """Accept one plain text, or a JSON list of texts, from the environment."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value) if value.startswith("[") else (value,)
+        except json.JSONDecodeError:
+            return (value,)
+
+    def params(self) -> GenerationParams:
+        """Return the generation settings; what is unset is None and takes the model's own default."""
+        return GenerationParams(**{name: getattr(self, name) for name in GenerationParams.model_fields})
+
+
+def read_settings(kind: type[S], program: str, arguments: Sequence[str] | None = None) -> S:
+    """Read `kind` from the environment and the command line (`sys.argv` unless `arguments` is given).
+
+    Exits with status 2 and a line for each mistake on stderr if a value is bad.
+    """
+    flags = vars(_create_parser(kind, program).parse_args(arguments))
+    try:
+        return kind(**flags)
+    except ValidationError as error:
+        message = explain(error)
+    except SettingsError as error:
+        message = str(error)
+    print(f"{program}: {message}\n{program}: --help lists what is allowed.", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _create_parser(kind: type[Settings], program: str) -> ArgumentParser:
+    """Give each field a flag: bools also `--no-x`, tuples are repeatable. Values stay text for pydantic to check."""
+    parser = ArgumentParser(program, description=kind.__doc__, argument_default=SUPPRESS, allow_abbrev=False)
+    for name, field in kind.model_fields.items():
+        flag = "--" + name.replace("_", "-")
+        text = f"{field.description} [{field.default}]" if field.default else field.description
+        if field.annotation is bool:
+            parser.add_argument(flag, action=BooleanOptionalAction, help=text)
+        elif isinstance(field.default, tuple):
+            parser.add_argument(flag, action="append", metavar="TEXT", help=text)
+        elif (field.json_schema_extra or {}) == POSITIONAL:
+            parser.add_argument(name, nargs="?", help=text)
+        else:
+            parser.add_argument(flag, metavar=name.rsplit("_")[-1].upper(), help=text)
+    return parser
