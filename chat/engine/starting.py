@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TypeAlias
 
-from chat.types import Chunk, ChatError, Engine, GenerationParams, ModelLoadError, Progress, Prompt, Status
+from chat.types import ChatError, Chunk, Engine, GenerationParams, ModelLoadError, Progress, Prompt, Status
 
 Report: TypeAlias = Callable[[Progress], None]
 
