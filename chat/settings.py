@@ -13,13 +13,15 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, Settin
 
 from chat.types import GenerationParams, explain
 
-S = TypeVar("S", bound="Settings")
+S = TypeVar("S", bound="EngineSettings")
 POSITIONAL = {"positional": True}
 """Marks, as a field's json_schema_extra, a value that is given without a flag."""
+FLAG = "flag"
+"""Names, as a key in a field's json_schema_extra, a flag that cannot be the field's own name."""
 
 
-class Settings(BaseSettings):
-    """Talk with a language model on your own machine.
+class EngineSettings(BaseSettings):
+    """Which model to load, and how it generates.
 
     Each flag can also be set in the environment: --max-new-tokens is CHAT_MAX_NEW_TOKENS. A flag wins.
     """
@@ -43,12 +45,6 @@ class Settings(BaseSettings):
     repetition_penalty: float | None = Field(None, gt=0, le=10, description="Above 1 discourages repetition.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="Same seed, same text.")
     stop: Annotated[tuple[str, ...], NoDecode] = Field((), description="Text that ends the reply; repeatable.")
-
-    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every network of this machine.")
-    port: int = Field(7860, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    root_path: str = Field("", description="Path prefix behind a reverse proxy, as /chat.")
-    share: bool = Field(False, description="Also open a public gradio.live link.")
-    title: str = Field("", description="Title of the page; empty is the model's name.")
     queue_size: int = Field(32, ge=1, description="How many requests may wait; more are refused.")
 
     @field_validator("stop", mode="before")
@@ -67,6 +63,19 @@ class Settings(BaseSettings):
         return GenerationParams(**{name: getattr(self, name) for name in GenerationParams.model_fields})
 
 
+class Settings(EngineSettings):
+    """Talk with a language model on your own machine, in a web page.
+
+    Each flag can also be set in the environment: --max-new-tokens is CHAT_MAX_NEW_TOKENS. A flag wins.
+    """
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every network of this machine.")
+    port: int = Field(7860, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    root_path: str = Field("", description="Path prefix behind a reverse proxy, as /chat.")
+    share: bool = Field(False, description="Also open a public gradio.live link.")
+    title: str = Field("", description="Title of the page; empty is the model's name.")
+
+
 def read_settings(kind: type[S], program: str, arguments: Sequence[str] | None = None) -> S:
     """Read `kind` from the environment and the command line (`sys.argv` unless `arguments` is given).
 
@@ -83,17 +92,18 @@ def read_settings(kind: type[S], program: str, arguments: Sequence[str] | None =
     raise SystemExit(2)
 
 
-def _create_parser(kind: type[Settings], program: str) -> ArgumentParser:
+def _create_parser(kind: type[EngineSettings], program: str) -> ArgumentParser:
     """Give each field a flag: bools also `--no-x`, tuples are repeatable. Values stay text for pydantic to check."""
     parser = ArgumentParser(program, description=kind.__doc__, argument_default=SUPPRESS, allow_abbrev=False)
     for name, field in kind.model_fields.items():
-        flag = "--" + name.replace("_", "-")
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        flag = f"--{extra.get(FLAG, name.replace('_', '-'))}"
         text = f"{field.description} [{field.default}]" if field.default else field.description
         if field.annotation is bool:
-            parser.add_argument(flag, action=BooleanOptionalAction, help=text)
+            parser.add_argument(flag, dest=name, action=BooleanOptionalAction, help=text)
         elif isinstance(field.default, tuple):
             parser.add_argument(flag, action="append", metavar="TEXT", help=text)
-        elif (field.json_schema_extra or {}) == POSITIONAL:
+        elif extra == POSITIONAL:
             parser.add_argument(name, nargs="?", help=text)
         else:
             parser.add_argument(flag, metavar=name.rsplit("_")[-1].upper(), help=text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from chat.engine.starting import Report, StartingEngine
-from chat.settings import Settings
+from chat.settings import EngineSettings
 from chat.types import Engine
 
 
-def create_engine(settings: Settings) -> Engine:
+def create_engine(settings: EngineSettings) -> Engine:
     """Return an engine at once; its model loads in the background."""
 
     def start(report: Report) -> Engine:
