@@ -1,0 +1,44 @@
+"""What an engine does, and what a reply cost, in words."""
+
+from __future__ import annotations
+
+from chat.types import ModelInfo, Progress, Usage
+
+
+def model_caption(info: ModelInfo) -> str:
+    """Name the model, its device and its window."""
+    base = " · base model" if info.is_base else ""
+    return f"{info.name} · {info.device} {info.dtype} · window {info.window:,} tokens{base}"
+
+
+def progress_caption(progress: Progress | None) -> str:
+    """Say what the engine does while there is no text yet."""
+    if progress is None:
+        return "Waiting"
+    if progress.kind == "queued":
+        return "Waiting: next in line" if progress.done <= 1 else f"Waiting: number {progress.done:,} in line"
+    if progress.kind == "reading":
+        return f"Reading {progress.done:,} of {progress.total:,} tokens"
+    share = f" {progress.done / progress.total:.0%}" if progress.total else ""
+    return f"{progress.text or 'Loading the model'}{share}"
+
+
+def usage_caption(usage: Usage, window: int) -> str:
+    """Say how fast a reply came and how much of the window is used."""
+    return " · ".join(
+        [
+            f"{usage.tokens_per_s:,.1f} tokens/s",
+            f"{usage.completion_tokens:,} tokens",
+            f"first after {usage.first_token_s:.1f} s",
+            f"context {usage.prompt_tokens + usage.completion_tokens:,} of {window:,}",
+        ]
+    )
+
+
+def left_out_caption(count: int) -> str:
+    """Say that the oldest messages did not fit."""
+    return (
+        f"The {count:,} oldest messages no longer fit and were left out."
+        if count > 1
+        else ("The oldest message no longer fits and was left out.")
+    )
