@@ -8,16 +8,31 @@ from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from chat.types import GenerationParams, explain
 
 S = TypeVar("S", bound="EngineSettings")
+T = TypeVar("T")
 POSITIONAL = {"positional": True}
 """Marks, as a field's json_schema_extra, a value that is given without a flag."""
 FLAG = "flag"
 """Names, as a key in a field's json_schema_extra, a flag that cannot be the field's own name."""
+
+
+def _read_texts(value: Any) -> Any:
+    """Accept one plain text, or a JSON list of texts, from the environment."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.startswith("[") else (value,)
+    except json.JSONDecodeError:
+        return (value,)
+
+
+Texts = Annotated[T, NoDecode, BeforeValidator(_read_texts)]
+"""A setting of several texts."""
 
 
 class EngineSettings(BaseSettings):
@@ -44,19 +59,8 @@ class EngineSettings(BaseSettings):
     )
     repetition_penalty: float | None = Field(None, gt=0, le=10, description="Above 1 discourages repetition.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="Same seed, same text.")
-    stop: Annotated[tuple[str, ...], NoDecode] = Field((), description="Text that ends the reply; repeatable.")
+    stop: Texts[tuple[str, ...]] = Field((), description="Text that ends the reply; repeatable.")
     queue_size: int = Field(32, ge=1, description="How many requests may wait; more are refused.")
-
-    @field_validator("stop", mode="before")
-    @classmethod
-    def _read_stop(cls, value: Any) -> Any:
-        """Accept one plain text, or a JSON list of texts, from the environment."""
-        if not isinstance(value, str):
-            return value
-        try:
-            return json.loads(value) if value.startswith("[") else (value,)
-        except json.JSONDecodeError:
-            return (value,)
 
     def params(self) -> GenerationParams:
         """Return the generation settings; what is unset is None and takes the model's own default."""
@@ -74,6 +78,9 @@ class Settings(EngineSettings):
     root_path: str = Field("", description="Path prefix behind a reverse proxy, as /chat.")
     share: bool = Field(False, description="Also open a public gradio.live link.")
     title: str = Field("", description="Title of the page; empty is the model's name.")
+    api_key: Texts[tuple[Annotated[SecretStr, Field(min_length=1)], ...]] = Field(
+        (), description="Key that clients of the HTTP API must send; repeatable. Safer in the environment."
+    )
 
 
 def read_settings(kind: type[S], program: str, arguments: Sequence[str] | None = None) -> S:

@@ -2,24 +2,167 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from fastapi.responses import JSONResponse
+import logging
+import time
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 
 from chat.settings import Settings
-from chat.types import Engine, Status
+from chat.types import Engine, GenerationParams, ModelInfo, ModelLoadError, Prompt, Status
+from chat.web.access import create_guard, is_open
+from chat.web.errors import ApiRoute, AsciiJSONResponse, UnknownModel
+from chat.web.loading import LoadRequest, watch_loading
+from chat.web.replies import ChatWriter, TextWriter, Writer
+from chat.web.requests import ChatRequest, CompletionRequest, GenerateRequest, OpenAIRequest
+from chat.web.shapes import ChatCompletion, Completion, ErrorBody, Health, Model, ModelList
+from chat.web.streams import (
+    HEADERS,
+    PING_S,
+    Chunks,
+    StreamedReply,
+    event_data,
+    join,
+    prime,
+    pull,
+    write_events,
+    write_text,
+)
+
+SPARE_THREADS = 8
+CLIENT_LEFT = 499  # seen in the log only
+STREAM_PAGE = Path(__file__).with_name("stream.html")
+log = logging.getLogger(__name__)
+
+Documents: TypeAlias = dict[int | str, dict[str, Any]]
+ERRORS: Documents = {"default": {"model": ErrorBody, "description": "What is wrong, and what to do about it."}}
+EVENTS = {"text/event-stream": {"schema": {"type": "string"}, "example": 'data: {"id": ...}\n\ndata: [DONE]\n\n'}}
 
 
 def create_api(engine: Engine, settings: Settings) -> APIRouter:
-    """Return the routes that answer with `engine`."""
-    router = APIRouter()
-
-    @router.get("/health")
-    async def health() -> JSONResponse:
-        return _health(engine.status())
-
+    """Return the routes that answer with `engine`. Their errors are their own, whatever app serves them."""
+    if not is_open(settings):
+        log.warning("The HTTP API is closed, because other machines can reach this server. Set --api-key to open it.")
+    api = Api(engine, settings.queue_size)
+    router = APIRouter(route_class=ApiRoute)
+    guarded: dict[str, Any] = {"dependencies": [Depends(create_guard(settings))], "tags": ["generation"]}
+    router.get("/health", responses={200: {"model": Health}, 503: {"model": Health}}, tags=["status"])(api.health)
+    router.get("/stream", include_in_schema=False)(stream_page)
+    router.post("/generate", response_class=PlainTextResponse, responses=ERRORS, **guarded)(api.generate)
+    router.post("/v1/chat/completions", responses=_json_or_events(ChatCompletion), **guarded)(api.chat_completions)
+    router.post("/v1/completions", responses=_json_or_events(Completion), **guarded)(api.completions)
+    router.post("/load_model", responses={200: {"content": EVENTS}, **ERRORS}, **guarded)(api.load_model)
+    router.get("/v1/models", responses=_json(ModelList), **guarded)(api.models)
+    router.get("/v1/models/{name:path}", responses=_json(Model), **guarded)(api.model)
     return router
 
 
-def _health(status: Status) -> JSONResponse:
-    body = {"state": status.state, "model": status.info.name if status.info else None}
-    return JSONResponse(body, 200 if status.state == "ready" else 503)
+class Api:
+    """The routes' functions. They keep nothing: clients send the whole conversation each time."""
+
+    def __init__(self, engine: Engine, queue_size: int) -> None:
+        self._engine = engine
+        self._started_at = int(time.time())
+        # A thread waits for each stream's next chunk; in the event loop's common pool of 40 they would
+        # hold up the page. Everybody who may wait in line has one, and those who are being answered.
+        self._threads = CapacityLimiter(queue_size + SPARE_THREADS)
+
+    async def health(self) -> Response:
+        """Tell whether the model is loading, ready or failed; never waits."""
+        status = self._engine.status()
+        return AsciiJSONResponse(_describe_health(status), 200 if status.state == "ready" else 503)
+
+    async def generate(self, request: Request, body: GenerateRequest) -> Response:
+        """Continue a text, without a chat template; the reply is plain text that comes as it grows."""
+        chunks = await self._ask(request, body.text, body.params())
+        text = write_text(await prime(chunks))
+        return StreamedReply(text, "text/plain", chunks)
+
+    async def chat_completions(self, request: Request, body: ChatRequest) -> Response:
+        """Answer a conversation, as OpenAI's route of this name; a thought is `reasoning_content`."""
+        return await self._reply(request, body, body.conversation(), ChatWriter)
+
+    async def completions(self, request: Request, body: CompletionRequest) -> Response:
+        """Continue a text, without a chat template, as OpenAI's route of this name."""
+        return await self._reply(request, body, body.prompt[0], TextWriter)
+
+    async def load_model(self, body: LoadRequest) -> Response:
+        """Stream the progress of loading until the model can answer; `transformers chat` begins with this."""
+        self._check_model(body.model)
+        events = (event_data(event) async for event in watch_loading(self._engine))
+        return StreamingResponse(events, headers=HEADERS, media_type="text/event-stream")
+
+    async def models(self) -> Response:
+        """List the model, or nothing while it loads."""
+        info = self._engine.status().info
+        return AsciiJSONResponse({"object": "list", "data": [self._describe(info)] if info else []})
+
+    async def model(self, name: str) -> Response:
+        """Describe the model."""
+        self._check_model(name)
+        return AsciiJSONResponse(self._describe(self._info()))
+
+    async def _reply(self, request: Request, body: OpenAIRequest, prompt: Prompt, kind: type[Writer]) -> Response:
+        self._check_model(body.model)
+        writer = kind(self._info, body.stream_options.include_usage)
+        chunks = await self._ask(request, prompt, body.params())
+        if body.stream:
+            return StreamedReply(write_events(await prime(chunks, PING_S), writer), "text/event-stream", chunks)
+        reply = await join(chunks)
+        return AsciiJSONResponse(writer.whole(reply)) if reply.finish_reason else Response(status_code=CLIENT_LEFT)
+
+    async def _ask(self, request: Request, prompt: Prompt, params: GenerationParams) -> Chunks:
+        chunks = await to_thread.run_sync(self._engine.stream, prompt, params, limiter=self._threads)
+        return pull(chunks, request, self._threads)
+
+    def _info(self) -> ModelInfo:
+        status = self._engine.status()
+        if status.info is None:
+            raise status.error or ModelLoadError("The model is still loading. Try again in a moment.")
+        return status.info
+
+    def _check_model(self, name: str) -> None:
+        """Raise UnknownModel for another name than the model's, long or short, with or without @revision."""
+        info = self._engine.status().info
+        if info and name.partition("@")[0] not in ("", info.name, info.name.rpartition("/")[2]):
+            raise UnknownModel(f"There is no model {name!r} here. Send {info.name!r}, or leave `model` out.", "model")
+
+    def _describe(self, info: ModelInfo) -> Model:
+        return {
+            "id": info.name,
+            "object": "model",
+            "created": self._started_at,
+            "owned_by": info.name.partition("/")[0],
+            "max_model_len": info.window,
+        }
+
+
+async def stream_page() -> Response:
+    """Serve the page that reads /generate."""
+    return FileResponse(STREAM_PAGE)
+
+
+def _describe_health(status: Status) -> Health:
+    health: Health = {"status": status.state}
+    if status.info:
+        health["model"] = status.info.name
+    if status.progress:
+        health["progress"] = {
+            "text": status.progress.text,
+            "done": status.progress.done,
+            "total": status.progress.total,
+        }
+    if status.error:
+        health["error"] = str(status.error)
+    return health
+
+
+def _json(shape: type) -> Documents:
+    return {200: {"model": shape}, **ERRORS}
+
+
+def _json_or_events(shape: type) -> Documents:
+    return {200: {"model": shape, "content": EVENTS}, **ERRORS}
