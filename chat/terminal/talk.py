@@ -1,0 +1,38 @@
+"""A conversation in the terminal, from the first line to the last."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from chat.captions import model_caption
+from chat.settings import EngineSettings
+from chat.terminal.commands import COMMANDS, obey
+from chat.terminal.prompt import Prompt
+from chat.terminal.screen import Screen
+from chat.terminal.session import Session
+from chat.types import ChatError, Engine
+
+
+def talk(engine: Engine, settings: EngineSettings) -> None:
+    """Wait for the model, then answer message after message until the person leaves. Raises: ModelLoadError."""
+    screen = Screen(Console(highlight=False))
+    status = screen.wait_for(engine)
+    if status.error or not status.info:
+        raise status.error or ChatError("The model is not there.")
+    screen.say(model_caption(status.info), "dim")
+    prompt = Prompt([f"/{name}" for name in COMMANDS])
+    session = Session(engine, status.info, screen, prompt.read, settings.system_prompt, settings.params())
+    try:
+        while True:
+            _take(session, prompt.read())
+    except EOFError:
+        return
+
+
+def _take(session: Session, line: str) -> None:
+    """Do what a line asks for. Raises: EOFError to leave."""
+    try:
+        if not obey(session, line) and line.strip():
+            session.ask(line)
+    except ChatError as error:
+        session.screen.fail(error)
