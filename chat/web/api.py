@@ -121,7 +121,7 @@ class Api:
     def _info(self) -> ModelInfo:
         status = self._engine.status()
         if status.info is None:
-            raise status.error or ModelLoadError("The model is still loading. Try again in a moment.")
+            raise ModelLoadError(str(status.error or "The model is still loading. Try again in a moment."))
         return status.info
 
     def _check_model(self, name: str) -> None:

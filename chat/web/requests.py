@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from chat.types import GenerationParams, Message
 
@@ -20,9 +20,9 @@ MAX_NAME = 500
 EMPTY: tuple[object, ...] = (None, [], {})
 
 
-def _mend(text: str) -> str:
+def _mend(text: object) -> object:
     """Replace half surrogate pairs by U+FFFD, as browsers do: JSON can carry them, UTF-8 and tokenizers cannot."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(text, str) else text
 
 
 def _as_list(value: object) -> object:
@@ -33,9 +33,9 @@ def _as_parts(value: object) -> object:
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
-Text = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_mend)]
+Text = Annotated[str, Field(max_length=MAX_TEXT), BeforeValidator(_mend)]
 Name = Annotated[str, Field(max_length=MAX_NAME)]
-StopText = Annotated[str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(_mend)]
+StopText = Annotated[str, Field(min_length=1, max_length=MAX_NAME), BeforeValidator(_mend)]
 
 
 class Fields(BaseModel):

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Generator
+
+import httpx
+import pytest
+
+from chat.settings import Settings
+from chat.types import Chunk, GenerationFailed, GenerationParams, Prompt, PromptTooLong, QueueFull
+from tests.fakes import FakeEngine
+from tests.web.server import Noticed, serve
+
+MESSAGES = [{"role": "user", "content": "Hi"}]
+TEXT = ("/generate", {"text": "Once"})
+EVENTS = ("/v1/chat/completions", {"messages": MESSAGES, "stream": True})
+WHOLE = ("/v1/chat/completions", {"messages": MESSAGES})
+
+
+def events(body: str) -> list[str]:
+    """Split a stream as the standard says: an empty line ends an event."""
+    return [event.removeprefix("data: ") for event in body.split("\n\n") if event]
+
+
+@pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS])
+def test_first_piece_arrives_before_the_second_is_made(path, body):
+    """H3"""
+    second = threading.Event()
+    with serve(FakeEngine([["one", second, "two"]])) as url, httpx.stream("POST", url + path, json=body) as response:
+        pieces = response.iter_raw()
+        first = next(pieces)
+        while b"one" not in first:
+            first += next(pieces)
+        second.set()
+        rest = b"".join(pieces)
+    assert b"two" not in first
+    assert b"two" in rest
+
+
+@pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS])
+def test_headers_keep_proxies_from_buffering(path, body):
+    """H2, H3"""
+    with serve(FakeEngine()) as url:
+        headers = httpx.post(url + path, json=body).headers
+    assert headers["x-accel-buffering"] == "no"
+    assert headers["cache-control"] == "no-cache"
+    assert headers["content-type"].endswith("; charset=utf-8")
+
+
+@pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS])
+def test_client_that_leaves_in_mid_reply_stops_the_engine(path, body):
+    """T5, T6"""
+    engine = FakeEngine([["one", threading.Event(), "two"]], closed=Noticed())
+    with serve(engine) as url:
+        with httpx.stream("POST", url + path, json=body) as response:
+            next(response.iter_raw())
+        assert engine.closed.next() == 0
+
+
+@pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS, WHOLE])
+def test_client_that_leaves_while_it_waits_stops_the_engine(path, body):
+    """T5, H5"""
+    engine = FakeEngine([[threading.Event(), "late"]], closed=Noticed())
+    with serve(engine) as url:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url + path, json=body, timeout=httpx.Timeout(10, read=0.3))
+        assert engine.closed.next() == 0
+
+
+@pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS])
+def test_client_that_leaves_without_reading_stops_the_engine(path, body):
+    """T6: the response is not waiting for the engine then, but for the client."""
+    engine = FakeEngine([["x" * 100_000] * 10_000], closed=Noticed())
+    with serve(engine) as url:
+        with httpx.stream("POST", url + path, json=body) as response:
+            assert response.status_code == 200
+        assert engine.closed.next() == 0
+
+
+def test_at_most_two_more_chunks_are_taken_after_the_client_left():
+    """T5"""
+    left, taken = threading.Event(), []
+
+    class Endless(FakeEngine):
+        def _run(self, number: int, pieces: object) -> Generator[Chunk, None, None]:
+            try:
+                while True:
+                    taken.append(left.wait(0.2))
+                    yield Chunk("word ")
+            except GeneratorExit:
+                self.closed.append(number)
+                raise
+
+    engine = Endless(closed=Noticed())
+    with serve(engine) as url:
+        with httpx.stream("POST", url + TEXT[0], json=TEXT[1]) as response:
+            next(response.iter_raw())
+        left.set()
+        engine.closed.next()
+    assert taken.count(True) <= 2
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (PromptTooLong(5000, 2048), 400, "context_length_exceeded"),
+        (QueueFull("32 people are waiting already."), 503, "queue_full"),
+        (GenerationFailed("The model failed."), 500, "generation_failed"),
+    ],
+)
+@pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS, WHOLE])
+def test_error_before_the_first_word_has_its_status(path, body, error, status, code):
+    """C1: also when the engine only finds out after it was asked, as while it loads."""
+    with serve(FakeEngine([[Chunk(), error]])) as url:
+        response = httpx.post(url + path, json=body)
+    assert response.status_code == status
+    assert response.json()["error"]["code"] == code
+    assert response.json()["error"]["message"] == str(error)
+    assert ("retry-after" in response.headers) == (code == "queue_full")
+
+
+@pytest.mark.parametrize("error", [GenerationFailed("The model failed."), RuntimeError("secret detail")])
+def test_error_after_the_start_is_an_event_and_then_the_end(error):
+    """H1, S1: the words so far stay, and what is not fit to show is not shown."""
+    with serve(FakeEngine([["one", error]])) as url:
+        response = httpx.post(url + EVENTS[0], json=EVENTS[1])
+    *_, word, failure, end = events(response.text)
+    assert json.loads(word)["choices"][0]["delta"] == {"content": "one"}
+    assert json.loads(failure)["error"]["message"].startswith("The ")
+    assert "secret" not in response.text
+    assert end == "[DONE]"
+
+
+def test_error_after_the_start_cuts_plain_text():
+    """S1: a reply that is not whole never looks whole."""
+    with (
+        serve(FakeEngine([["one", GenerationFailed("The model failed.")]])) as url,
+        httpx.stream("POST", url + TEXT[0], json=TEXT[1]) as response,
+    ):
+        pieces = response.iter_text()
+        assert next(pieces) == "one"
+        with pytest.raises(httpx.RemoteProtocolError):
+            next(pieces)
+
+
+def test_reply_that_the_server_stops_is_an_error():
+    with serve(FakeEngine([[Chunk("one"), Chunk(finish_reason="cancelled")]])) as url:
+        streamed, whole = (httpx.post(url + path, json=body) for path, body in (EVENTS, WHOLE))
+    assert "stopped this reply" in json.loads(events(streamed.text)[-2])["error"]["message"]
+    assert whole.status_code == 500
+
+
+def test_comments_keep_a_long_wait_alive(monkeypatch):
+    """H3"""
+    monkeypatch.setattr("chat.web.api.PING_S", 0)
+    monkeypatch.setattr("chat.web.streams.PING_S", 0)
+    ready = threading.Event()
+    with (
+        serve(FakeEngine([[ready, "one"]])) as url,
+        httpx.stream("POST", url + EVENTS[0], json=EVENTS[1]) as response,
+    ):
+        lines = response.iter_lines()
+        assert next(lines) == ": ping"
+        ready.set()
+        rest = [line for line in lines if line.startswith("data: ")]
+    assert json.loads(rest[0].removeprefix("data: "))["choices"][0]["delta"]["role"] == "assistant"
+    assert rest[-1] == "data: [DONE]"
+
+
+def test_health_answers_while_the_engine_blocks():
+    """H4"""
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Blocking(FakeEngine):
+        def stream(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
+            def run() -> Generator[Chunk, None, None]:
+                asked.set()
+                go_on.wait()
+                yield Chunk("done", finish_reason="stop")
+
+            return run()
+
+    with serve(Blocking()) as url:
+        reader = threading.Thread(target=httpx.post, args=[url + TEXT[0]], kwargs={"json": TEXT[1]})
+        reader.start()
+        asked.wait()
+        assert httpx.get(url + "/health").json()["status"] == "ready"
+        go_on.set()
+        reader.join()
+
+
+def test_a_hundred_waiting_clients_do_not_hold_up_the_next_one():
+    """H4, T8"""
+    ready = threading.Event()
+    engine = FakeEngine([*[[ready, "late"]] * 100, ["now"]])
+    texts: list[str] = []
+    with (
+        serve(engine, Settings(queue_size=100)) as url,
+        httpx.Client(limits=httpx.Limits(max_connections=None)) as client,
+    ):
+
+        def ask() -> str:
+            return client.post(url + TEXT[0], json=TEXT[1], timeout=60).text
+
+        waiting = [threading.Thread(target=lambda: texts.append(ask())) for _ in range(100)]
+        for thread in waiting:
+            thread.start()
+        while len(engine.prompts) < 100:
+            assert client.get(url + "/health", timeout=60).status_code == 200
+        assert ask() == "now"
+        assert texts == []
+        ready.set()
+        for thread in waiting:
+            thread.join()
+    assert texts == ["late"] * 100
+
+
+def test_parallel_replies_never_mix():
+    """S4, H5, G9"""
+    words = [[f"{number}-{word} " for word in range(30)] for number in range(8)]
+    replies: list[str] = []
+    with serve(FakeEngine(words)) as url:
+
+        def ask() -> None:
+            replies.append(httpx.post(url + TEXT[0], json=TEXT[1], timeout=60).text)
+
+        threads = [threading.Thread(target=ask) for _ in words]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(replies) == ["".join(pieces) for pieces in words]
