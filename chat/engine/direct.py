@@ -7,7 +7,7 @@ import inspect
 import secrets
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import torch
 from transformers import DynamicCache, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
@@ -15,27 +15,29 @@ from transformers import DynamicCache, LogitsProcessorList, StoppingCriteria, St
 from chat.engine.failures import DeviceLost, explain_failure
 from chat.engine.line import Line
 from chat.engine.loading import LoadedModel
+from chat.engine.memory import free_memory
+from chat.engine.prefix import PrefixCache
 from chat.engine.preparing import Preparer
 from chat.engine.request import Request
 from chat.engine.sampling import ScoreGuard, create_generation_config
-from chat.settings import Settings
-from chat.types import ChatError, Chunk, GenerationFailed, GenerationParams, Progress, Prompt, Status
+from chat.settings import EngineSettings
+from chat.types import ChatError, Chunk, GenerationFailed, GenerationParams, OutOfMemory, Progress, Prompt, Status
 
-_LONGEST_PIECE = 512  # prompt tokens read at once; larger pieces are no faster
+_SHORTEST_PIECE, _LONGEST_PIECE = 32, 512  # prompt tokens read at once; larger pieces are no faster
 _PIECE_S = 0.25  # aim for pieces this short, so that Stop is noticed while a long prompt is read
 
 
 class DirectEngine:
     """One worker thread owns the model; requests wait in line for it and know their place."""
 
-    def __init__(self, loaded: LoadedModel, settings: Settings) -> None:
+    def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
         self._model, self._info = loaded.model, loaded.info
         self._preparer = Preparer(loaded)
         self._line = Line(settings.queue_size)
         self._serving: Request | None = None
         self._lost: ChatError | None = None
+        self._prefixes = PrefixCache(_cache_budget(settings, loaded.model.device))
         self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
-        self._reads_in_pieces = not loaded.model.config.is_encoder_decoder and not any(self._new_cache().is_linear)
         self._worker = threading.Thread(target=self._work, name="direct-engine", daemon=True)
         self._worker.start()
 
@@ -85,12 +87,13 @@ class DirectEngine:
             self._serving = None
 
     def _answer(self, request: Request) -> None:
-        failure: ChatError | None = None
-        try:
-            self._generate(request)
-        except Exception as error:
-            failure = explain_failure(error)
+        failure = self._try(request)
         # Outside the except block, because until its end the traceback keeps the failed call's tensors alive.
+        if isinstance(failure, OutOfMemory):
+            dropped = self._prefixes.clear()
+            self._free_memory()
+            if dropped and not request.streamer.token_ids:
+                failure = self._try(request)
         if failure is None:
             request.streamer.end()
             return
@@ -100,51 +103,73 @@ class DirectEngine:
             self._free_memory()
         request.streamer.fail(failure)
 
+    def _try(self, request: Request) -> ChatError | None:
+        """Generate the reply; return what went wrong."""
+        try:
+            self._generate(request)
+        except Exception as error:
+            return explain_failure(error)
+        return None
+
     def _generate(self, request: Request) -> None:
-        params, ids = request.params, request.prompt.input_ids
-        input_ids = torch.tensor([ids], device=self._model.device)
-        cache = self._read_prompt(request, input_ids)
+        params, prompt = request.params, request.prompt
+        cache = None if self._model.config.is_encoder_decoder else self._read_prompt(request)
         if request.cancelled.is_set():
             return
+        # A cache of recurrent states alone does not know its length, so generate must not see what it holds.
+        unread = prompt.input_ids[-1:] if cache and all(cache.is_linear) else prompt.input_ids
+        input_ids = self._tensor(unread)
         torch.manual_seed(secrets.randbits(63) if params.seed is None else params.seed)
         self._model.generate(
             input_ids,
             attention_mask=torch.ones_like(input_ids),
-            generation_config=create_generation_config(
-                self._model.generation_config, params, request.prompt.max_new_tokens
-            ),
+            generation_config=create_generation_config(self._model.generation_config, params, prompt.max_new_tokens),
             streamer=request.streamer,
             stopping_criteria=StoppingCriteriaList([_Stopped(request)]),
             logits_processor=LogitsProcessorList([ScoreGuard()]),
             **({} if cache is None else {"cache": cache}),
         )
+        if cache is not None:
+            # The last token was chosen but not read.
+            self._prefixes.keep([*prompt.input_ids, *request.streamer.token_ids[:-1]], cache)
 
-    @torch.inference_mode()
-    def _read_prompt(self, request: Request, input_ids: torch.Tensor) -> DynamicCache | None:
+    @torch.no_grad()
+    def _read_prompt(self, request: Request) -> DynamicCache:
         """Read all but the last prompt token into a cache, piece by piece; generate goes on from there."""
-        if not self._reads_in_pieces:
-            return None
-        cache, total = self._new_cache(), input_ids.shape[1]
+        ids = request.prompt.input_ids
+        cache, done = self._prefixes.take(ids) or (self._new_cache(), 0)
+        request.cached_tokens = done
         options = {"logits_to_keep": 1} if self._takes_logits_to_keep else {}
-        done, size = 0, 32
-        while done < total - 1 and not request.cancelled.is_set():
-            request.progress = Progress("reading", done, total)
+        size = _SHORTEST_PIECE
+        while done < len(ids) - 1 and not request.cancelled.is_set():
+            request.progress = Progress("reading", done, len(ids))
             started = time.perf_counter()
-            piece = input_ids[:, done : min(done + size, total - 1)]
-            self._model(piece, cache=cache, use_cache=True, **options)
-            done += piece.shape[1]
+            piece = ids[done : min(done + size, len(ids) - 1)]
+            self._model(self._tensor(piece), cache=cache, use_cache=True, **options)
+            done += len(piece)
             if time.perf_counter() - started < _PIECE_S / 2:
                 size = min(2 * size, _LONGEST_PIECE)
         request.progress = None
+        if request.cancelled.is_set():
+            self._prefixes.keep(ids[:done], cache)
         return cache
 
     def _new_cache(self) -> DynamicCache:
         return DynamicCache(config=self._model.config.get_text_config(decoder=True))
 
+    def _tensor(self, ids: Sequence[int]) -> torch.Tensor:
+        """Return ids as one row, shape (1, n), on the model's first device."""
+        return torch.tensor([ids], device=self._model.device)
+
     def _free_memory(self) -> None:
         gc.collect()
         if torch.accelerator.is_available():
             torch.accelerator.empty_cache()
+
+
+def _cache_budget(settings: EngineSettings, device: torch.device) -> int:
+    """Return how many bytes of earlier turns to keep: as set, else a quarter of what is free with the model loaded."""
+    return free_memory(device) // 4 if settings.cache_memory is None else settings.cache_memory
 
 
 class _Stopped(StoppingCriteria):

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 
 from chat.engine.request import Request
-from chat.types import QueueFull
+from chat.types import GenerationFailed, QueueFull
 
 
 class Line:
@@ -25,8 +25,10 @@ class Line:
             raise QueueFull(f"{len(self._waiting)} people are waiting already, and no more can. Try again in a minute.")
 
     def join(self, request: Request) -> None:
-        """Put a request at the end. Raises: QueueFull."""
+        """Put a request at the end. Raises: QueueFull, or GenerationFailed once the line is closed."""
         with self._changed:
+            if self._closed:
+                raise GenerationFailed("The engine is closed. Restart the app.")
             self.check_room()
             self._waiting.append(request)
             self._changed.notify()
@@ -54,5 +56,6 @@ class Line:
             self._closed = True
             for request in self._waiting:
                 request.cancelled.set()
+                request.streamer.end()
             self._waiting.clear()
             self._changed.notify_all()

@@ -7,7 +7,7 @@ import threading
 from chat.engine.decoder import IncrementalDecoder
 from chat.engine.loading import LoadedModel
 from chat.engine.prompt import PromptEncoder
-from chat.engine.reasoning import ThoughtSplitter, find_format
+from chat.engine.reasoning import ThoughtSplitter
 from chat.engine.request import Request
 from chat.engine.stop_texts import StopTexts
 from chat.engine.streamer import ReplyStreamer
@@ -21,10 +21,12 @@ class Preparer:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._tokenizer, self._info = loaded.tokenizer, loaded.info
-        self._encoder = PromptEncoder(loaded.tokenizer, loaded.info.window)
+        self._encoder = PromptEncoder(
+            loaded.tokenizer, loaded.info.window, is_encoder_decoder=loaded.model.config.is_encoder_decoder
+        )
         # A tokenizer may change its own truncation settings while it encodes, so one thread at a time.
         self._encoding = threading.Lock()
-        self._format = find_format(loaded.tokenizer)
+        self._format = self._encoder.thoughts
         ends = loaded.model.generation_config.eos_token_id
         self.end_ids = frozenset([ends] if isinstance(ends, int) else ends or ())
         self._hidden_ids = self._find_hidden_ids()
@@ -49,6 +51,5 @@ class Preparer:
     def _find_hidden_ids(self) -> frozenset[int]:
         """Collect the special tokens that are no part of a thought's marks, and the end tokens."""
         special = {id_ for id_, token in self._tokenizer.added_tokens_decoder.items() if token.special}
-        marks = self._format.tokens if self._format else ()
-        shown = {id_ for mark in marks for id_ in self._tokenizer.convert_tokens_to_ids([mark])}
+        shown = set(self._tokenizer.convert_tokens_to_ids(list(self._format.tokens)))
         return frozenset((special | set(self._tokenizer.all_special_ids)) - shown | self.end_ids)
