@@ -8,14 +8,15 @@ from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import BeforeValidator, ByteSize, Field, SecretStr, ValidationError
+from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from chat.types import GenerationParams, explain
 
 S = TypeVar("S", bound="EngineSettings")
 T = TypeVar("T")
-POSITIONAL = {"positional": True}
+POSITIONAL: JsonDict = {"positional": True}
 """Marks, as a field's json_schema_extra, a value that is given without a flag."""
 FLAG = "flag"
 """Names, as a key in a field's json_schema_extra, a flag that cannot be the field's own name."""
@@ -49,6 +50,7 @@ class EngineSettings(BaseSettings):
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field("auto", description="Type of the weights.")
     trust_remote_code: bool = Field(False, description="Run Python code that comes with the model.")
     chat_template: str = Field("", description="A template file to use instead of the model's own.")
+    tokenizer: str = Field("", description="Hub id or folder of a tokenizer, for a server that cannot count tokens.")
     system_prompt: str = Field("", description="What the model is told first; empty leaves it to the template.")
 
     max_new_tokens: int = Field(1024, ge=1, description="Longest reply, in tokens.")
@@ -60,6 +62,10 @@ class EngineSettings(BaseSettings):
     repetition_penalty: float | None = Field(None, gt=0, le=10, description="Above 1 discourages repetition.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="Same seed, same text.")
     stop: Texts[tuple[str, ...]] = Field((), description="Text that ends the reply; repeatable.")
+    cache_memory: ByteSize | None = Field(
+        None,
+        description="Memory for what was read in earlier turns, as 2GB; 0 is none; unset: a quarter of what is free.",
+    )
     queue_size: int = Field(32, ge=1, description="How many requests may wait; more are refused.")
 
     def params(self) -> GenerationParams:

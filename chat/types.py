@@ -50,7 +50,8 @@ class Progress:
     """What the engine does while there is no text yet.
 
     loading: `done` of `total` bytes or weights, `text` says of what. queued: `done` is the place in
-    line, 1 is next. reading: `done` of `total` prompt tokens.
+    line, 1 is next; where there is no place, `text` says what is waited for. reading: `done` of `total`
+    prompt tokens.
     """
 
     kind: Literal["loading", "queued", "reading"]
@@ -87,7 +88,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is loaded. `window` is the most tokens prompt and reply may have together."""
+    """What is loaded. `window` is the most tokens prompt and reply may have together, 0 if nobody knows."""
 
     name: str
     device: str
@@ -152,6 +153,10 @@ class PromptTooLong(InvalidRequest):
 
 class QueueFull(ChatError):
     """Too many people are waiting."""
+
+
+class EngineUnavailable(ChatError):
+    """What the engine runs on is out of reach for now."""
 
 
 class OutOfMemory(ChatError):
