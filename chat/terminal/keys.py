@@ -37,7 +37,8 @@ def hidden_keys() -> Iterator[None]:
 
     before = termios.tcgetattr(sys.stdin)
     quiet = [*before]
-    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    # NOFLSH: Ctrl-C would throw away what was typed, and with it what is still to be shown.
+    quiet[3] = (quiet[3] | termios.NOFLSH) & ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(sys.stdin, termios.TCSANOW, quiet)
     try:
         yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +30,7 @@ class Prompt:
             placeholder=[("fg:ansibrightblack", "Write a message, or /help")],
             history=_open_history(Path.home() / HISTORY_FILE),
             key_bindings=_create_bindings(),
-            completer=WordCompleter(list(words), pattern=re.compile(r"^/\w*")),
+            completer=WordCompleter(list(words), sentence=True),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             reserve_space_for_menu=0,

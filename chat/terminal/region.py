@@ -84,7 +84,7 @@ class Region:
         same = _common(self._lines, lines)
         reachable = self._first_reachable()
         if same < reachable:
-            self._outdated_from = min(same, self._outdated_from or same)
+            self._outdated_from = same if self._outdated_from is None else min(same, self._outdated_from)
         # The cursor has to end behind the last line, so that one is written again when those below it go.
         first = max(reachable, min(same, len(lines) - 1))
         self._write(self._go_to(first) + "\n".join(line.text for line in lines[first:]))
