@@ -1,4 +1,4 @@
-"""A chat template with its whims: which roles it takes, and where a reply begins."""
+"""A chat template with its whims: which messages it takes, and where a reply begins."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
-from chat.engine.reasoning import ThoughtFormat
-from chat.types import InvalidRequest, Message, ModelLoadError
+from chat.engine.thought_formats import ThoughtFormat
+from chat.types import InvalidRequest, Message, ModelLoadError, Role
 
 _SHIPPED = Path(__file__).parents[1] / "templates"
 _END = "\U0010fffd"
-"""Put at the end of a message to find it in the rendered text: private, and no template trims it."""
+"""Marks the end of a message, to find it in the rendered text: private to us, and no template trims it."""
 
 
 def read_shipped(name: str) -> str:
@@ -24,90 +24,86 @@ def read_shipped(name: str) -> str:
 
 
 class ChatTemplate:
-    """Render messages to a prompt's text, whatever roles and orders the template refuses."""
+    """Write messages as the text that a model goes on from, whatever orders and roles its template refuses."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, source: str | None, thoughts: ThoughtFormat) -> None:
-        """Find out by trying what the template takes. Raises: ModelLoadError if it takes nothing."""
+        """Find out by trying what the template takes. Raises: ModelLoadError if it takes nothing.
+
+        Without a `source` it is the tokenizer's own template.
+        """
         self._tokenizer, self._source, self._thoughts = tokenizer, source, thoughts
         self._in_blocks = False
-        question = [_user("A question")]
+        question, reply = _message("user", "A question"), _message("assistant", "A reply")
         if not self._shows(question):
+            # Some templates of models that also see pictures read only lists of blocks.
             self._in_blocks = True
             self._in_blocks = self._shows(question)
         try:
-            self._render(question)
+            self._render([question])
         except InvalidRequest as error:
             raise ModelLoadError(f"{error} Start with another --chat-template.") from error
-        self._takes_system = self._shows([_system("A rule"), _user("A question")])
-        self._takes_reply_first = self._shows([_reply("A greeting"), _user("A question")])
+        self._takes_system = self._shows(_message("system", "A rule"), question)
+        self._takes_reply_first = self._shows(reply, question)
+        self._takes_empty_reply = self._shows(question, _message("assistant", ""), question)
         self.stop_texts = self._find_stop_texts()
 
-    def prompt(self, messages: Sequence[Message]) -> str:
-        """Return the text that the model goes on from; it ends with the last message if that is a reply.
+    def write(self, messages: Sequence[Message]) -> tuple[str, str]:
+        """Return the prompt's text, and its end that belongs to the reply already.
 
+        The text ends with the last message, byte for byte, if that is a reply; an empty one is begun anew.
         Raises: InvalidRequest with the template's own reason if it refuses the messages.
         """
-        chat, reply = self._split_off_reply(messages)
-        if reply is None:
-            return self._render(chat)
-        if reply.get("thought"):
-            text = self._render(chat)
-            return text.removesuffix(self._opening(self._behind(chat))) + self._resume(reply)
-        return self._continue(chat, reply["content"])
-
-    def tail(self, messages: Sequence[Message]) -> str:
-        """Return what `prompt` already holds of the reply, beginning with its first mark if it has one."""
-        chat, reply = self._split_off_reply(messages)
-        if reply is None:
-            return self._opening(self._behind(chat))
-        if reply.get("thought"):
-            return self._resume(reply)
-        head = self._render([*_ended(chat), _reply(_END)]).rsplit(_END, 2)[-2]
-        return self._opening(head) + reply["content"]
-
-    def _split_off_reply(self, messages: Sequence[Message]) -> tuple[list[Message], Message | None]:
-        """Adapt the messages to the template; separate a last reply that is to go on."""
         chat = self._adapt(messages)
-        if chat[-1]["role"] != "assistant":
-            return chat, None
-        reply = chat.pop()
-        return chat or [_user("")], reply if reply["content"] or reply.get("thought") else None
+        reply = chat.pop() if chat[-1]["role"] == "assistant" else _message("assistant", "")
+        if reply.get("thought"):
+            return self._go_on_thinking(chat, reply)
+        if reply["content"]:
+            return self._go_on(chat, reply["content"])
+        return self._render(chat), self._opening(chat)
 
     def _adapt(self, messages: Sequence[Message]) -> list[Message]:
-        chat = list(messages)
-        system = [chat.pop(0)] if chat[0]["role"] == "system" else []
-        if (not chat or chat[0]["role"] == "assistant") and not (self._takes_reply_first and chat):
-            chat.insert(0, _user(""))
+        """Return the messages in an order and in roles that the template takes."""
+        system = [message for message in messages[:1] if message["role"] == "system"]
+        chat = list(messages[len(system) :])
+        if not chat or (chat[0]["role"] == "assistant" and not (self._takes_reply_first and chat[1:])):
+            chat.insert(0, _message("user", ""))
         if system and not self._takes_system:
             texts = (system.pop()["content"], chat[0]["content"])
-            chat[0] = _user("\n\n".join(text for text in texts if text))
+            chat[0] = _message("user", "\n\n".join(text for text in texts if text))
+        if not self._takes_empty_reply:
+            chat[:-1] = [m if m["content"] else _message(m["role"], " ") for m in chat[:-1]]
         return system + chat
 
-    def _continue(self, chat: list[Message], text: str) -> str:
-        """Return the prompt that ends with `text` exactly, also where the template trims or rewrites it."""
-        head, found, _ = self._render([*chat, _reply(text + _END)]).rpartition(_END)
-        if not head.endswith(text):
-            head, found, _ = self._render([*chat, _reply(_END)]).rpartition(_END)
-            head += text
+    def _go_on(self, chat: list[Message], text: str) -> tuple[str, str]:
+        """Write a reply to go on with so that the prompt ends with it, also where the template changes it."""
+        kept = text if text.strip() and self._reply_head(chat, text)[0].endswith(text) else ""
+        prompt, head = self._reply_head(chat, kept)
+        return prompt.removesuffix(kept) + text, self._from_mark(head.removesuffix(kept)) + text
+
+    def _reply_head(self, chat: list[Message], text: str) -> tuple[str, str]:
+        """Return the prompt up to the end of a reply, and its part behind the message before."""
+        reply = _message("assistant", text + _END)
+        prompt, found, _ = self._render([*chat, reply]).rpartition(_END)
         if not found:
-            raise InvalidRequest("This model's chat template cannot go on with a reply. Retry it instead.")
-        return head
+            raise InvalidRequest("This model's chat template cannot go on with a reply. Retry it instead.", "messages")
+        return prompt, self._render([*_ended(chat), reply]).rsplit(_END, 2)[-2]
 
-    def _resume(self, reply: Message) -> str:
-        """Return a reply as the model wrote it, from the start of its thought."""
+    def _go_on_thinking(self, chat: list[Message], reply: Message) -> tuple[str, str]:
+        """Write a reply as the model did, from the start of its thought."""
         answer = self._thoughts.closing + reply["content"] if reply["content"] else ""
-        return self._thoughts.opening + reply["thought"] + answer
+        begun = self._thoughts.opening + reply["thought"] + answer
+        return self._render(chat).removesuffix(self._opening(chat)) + begun, begun
 
-    def _behind(self, chat: list[Message]) -> str:
-        """Return what the template writes behind the last message."""
-        return self._render(_ended(chat)).rpartition(_END)[2]
+    def _opening(self, chat: list[Message]) -> str:
+        """Return the marks that the template itself begins the reply with."""
+        return self._from_mark(self._render(_ended(chat)).rpartition(_END)[2])
 
-    def _opening(self, head: str) -> str:
-        """Return the end of `head` that begins with a mark, so that belongs to the reply."""
+    def _from_mark(self, head: str) -> str:
+        """Return `head` from its first mark on: what stands before it is no part of the reply."""
         marks = self._thoughts.states["start"].marks
         return head[min((head.find(mark) for mark in marks if mark in head), default=len(head)) :]
 
-    def _shows(self, messages: list[Message]) -> bool:
+    def _shows(self, *messages: Message) -> bool:
         """Tell whether the template takes the messages and shows each of them."""
         try:
             text = self._render(messages)
@@ -116,14 +112,18 @@ class ChatTemplate:
         return all(message["content"] in text for message in messages)
 
     def _find_stop_texts(self) -> tuple[str, ...]:
-        """Return what comes behind a reply if it is plain text, so text that the model would go on to write."""
-        turns = [[_user("A question"), _reply(f"An answer{_END}"), _user(f"{_END}Another")] for _ in range(2)]
+        """Return the mark of the next speaker if it is plain text, so text that the model would go on to write."""
+        turn = [_message("user", f"{_END}A question"), _message("assistant", f"A reply{_END}")]
         try:
-            pieces = self._render([message for turn in turns for message in turn]).split(_END)
+            pieces = self._render([*turn, *turn, *turn]).split(_END)
         except InvalidRequest:
             return ()
-        text = commonprefix([pieces[1], pieces[3]]).rstrip() if len(pieces) > 4 else ""  # noqa: RUF071
-        return (text,) if text and not any(token in text for token in self._tokenizer.all_special_tokens) else ()
+        if len(pieces) != 7 or any(token in pieces[2] for token in self._tokenizer.all_special_tokens):
+            return ()
+        # A template may number its turns, so what two of them share; and its first line is telling enough.
+        mark = commonprefix([pieces[2], pieces[4]])  # noqa: RUF071
+        line = mark.strip().partition("\n")[0]
+        return (mark[: mark.find(line) + len(line)],) if line else ()
 
     def _render(self, messages: Sequence[Message]) -> str:
         chat: list[dict[str, Any]] = [{"role": m["role"], "content": self._content(m)} for m in messages]
@@ -137,22 +137,13 @@ class ChatTemplate:
             raise InvalidRequest(f"The model's chat template refuses these messages: {error}.", "messages") from error
 
     def _content(self, message: Message) -> str | list[dict[str, str]]:
-        # Some templates of models that also see pictures read nothing but a list of blocks.
         return [{"type": "text", "text": message["content"]}] if self._in_blocks else message["content"]
 
 
-def _user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def _system(text: str) -> Message:
-    return {"role": "system", "content": text}
-
-
-def _reply(text: str) -> Message:
-    return {"role": "assistant", "content": text}
+def _message(role: Role, content: str) -> Message:
+    return {"role": role, "content": content}
 
 
 def _ended(chat: list[Message]) -> list[Message]:
     """Return the messages with the last one's end marked."""
-    return [*chat[:-1], {"role": chat[-1]["role"], "content": chat[-1]["content"] + _END}]
+    return [*chat[:-1], _message(chat[-1]["role"], chat[-1]["content"] + _END)]
