@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import FileResponse, StreamingResponse
 
 from chat.settings import Settings
 from chat.types import Engine, GenerationParams, ModelInfo, ModelLoadError, Prompt, Status
@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 
 Documents: TypeAlias = dict[int | str, dict[str, Any]]
 ERRORS: Documents = {"default": {"model": ErrorBody, "description": "What is wrong, and what to do about it."}}
-EVENTS = {"text/event-stream": {"schema": {"type": "string"}, "example": 'data: {"id": ...}\n\ndata: [DONE]\n\n'}}
+TEXT = {"text/plain": {"schema": {"type": "string"}}}
+EVENTS = {"text/event-stream": {"schema": {"type": "object", "properties": {"data": {"type": "string"}}}}}
 
 
 def create_api(engine: Engine, settings: Settings) -> APIRouter:
@@ -47,16 +48,16 @@ def create_api(engine: Engine, settings: Settings) -> APIRouter:
     if not is_open(settings):
         log.warning("The HTTP API is closed, because other machines can reach this server. Set --api-key to open it.")
     api = Api(engine, settings.queue_size)
-    router = APIRouter(route_class=ApiRoute)
+    router = APIRouter(route_class=ApiRoute, default_response_class=Response)
     guarded: dict[str, Any] = {"dependencies": [Depends(create_guard(settings))], "tags": ["generation"]}
     router.get("/health", responses={200: {"model": Health}, 503: {"model": Health}}, tags=["status"])(api.health)
     router.get("/stream", include_in_schema=False)(stream_page)
-    router.post("/generate", response_class=PlainTextResponse, responses=ERRORS, **guarded)(api.generate)
-    router.post("/v1/chat/completions", responses=_json_or_events(ChatCompletion), **guarded)(api.chat_completions)
-    router.post("/v1/completions", responses=_json_or_events(Completion), **guarded)(api.completions)
-    router.post("/load_model", responses={200: {"content": EVENTS}, **ERRORS}, **guarded)(api.load_model)
-    router.get("/v1/models", responses=_json(ModelList), **guarded)(api.models)
-    router.get("/v1/models/{name:path}", responses=_json(Model), **guarded)(api.model)
+    router.post("/generate", responses=_content(TEXT), **guarded)(api.generate)
+    router.post("/v1/chat/completions", responses=_content(EVENTS, ChatCompletion), **guarded)(api.chat_completions)
+    router.post("/v1/completions", responses=_content(EVENTS, Completion), **guarded)(api.completions)
+    router.post("/load_model", responses=_content(EVENTS), **guarded)(api.load_model)
+    router.get("/v1/models", responses=_content({}, ModelList), **guarded)(api.models)
+    router.get("/v1/models/{name:path}", responses=_content({}, Model), **guarded)(api.model)
     return router
 
 
@@ -160,9 +161,6 @@ def _describe_health(status: Status) -> Health:
     return health
 
 
-def _json(shape: type) -> Documents:
-    return {200: {"model": shape}, **ERRORS}
-
-
-def _json_or_events(shape: type) -> Documents:
-    return {200: {"model": shape, "content": EVENTS}, **ERRORS}
+def _content(streamed: dict[str, Any], whole: type | None = None) -> Documents:
+    """Describe to OpenAPI what a route answers."""
+    return {200: {"content": streamed} | ({"model": whole} if whole else {}), **ERRORS}

@@ -82,15 +82,15 @@ class ChatCompletion(Head):
 
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
-    usage: TokenCounts
+    usage: TokenCounts | None
 
 
 class ChatCompletionChunk(Head):
-    """One event of a streamed answer. `usage` is there, null until the last event, if the client asked for it."""
+    """One event of a streamed answer. `usage` is null but in the last one, and there only if it was asked for."""
 
     object: Literal["chat.completion.chunk"]
     choices: list[ChatChunkChoice]
-    usage: NotRequired[TokenCounts | None]
+    usage: TokenCounts | None
 
 
 class Completion(Head):
@@ -98,7 +98,7 @@ class Completion(Head):
 
     object: Literal["text_completion"]
     choices: list[TextChoice]
-    usage: NotRequired[TokenCounts | None]
+    usage: TokenCounts | None
 
 
 class Model(TypedDict):
