@@ -1,15 +1,25 @@
-"""Model and tokenizer from the settings."""
+"""Model and tokenizer from a hub id, a folder, a GGUF file, an adapter, or the small default."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.quantization_config import GgufConfig
 
+from chat.engine.architecture import choose_class, read_config
+from chat.engine.devices import choose_device, choose_dtype, name_dtype, place
+from chat.engine.generation import context_window, read_defaults, settle_generation
+from chat.engine.load_errors import explain_load_failure, explain_tokenizer_failure
+from chat.engine.progress import libraries_report
+from chat.engine.source import Source, find_source
 from chat.engine.starting import Report
-from chat.settings import Settings
-from chat.types import GenerationParams, ModelInfo, Progress
+from chat.engine.weights import count_bytes, find_weights
+from chat.settings import EngineSettings
+from chat.types import ModelInfo, ModelLoadError, Progress
 
 
 @dataclass(frozen=True)
@@ -21,14 +31,104 @@ class LoadedModel:
     info: ModelInfo
 
 
-def load_model(settings: Settings, report: Report) -> LoadedModel:
+def load_model(settings: EngineSettings, report: Report) -> LoadedModel:
     """Load what `settings.model` names, reporting progress. Raises: ModelLoadError."""
-    report(Progress("loading", text="Loading the model"))
-    tokenizer = AutoTokenizer.from_pretrained(settings.model)
-    model = AutoModelForCausalLM.from_pretrained(settings.model, dtype=torch.float32).eval()
-    defaults = settings.params().over(GenerationParams(temperature=0.7, top_p=0.95))
-    window = model.config.max_position_embeddings
+    try:
+        with libraries_report(report):
+            return _load(settings, report)
+    except Exception as error:
+        failure = explain_load_failure(error, settings.model or "The default model")
+    # Raised out here, where the caught error, its frames, and the weights in them are gone.
+    raise failure
+
+
+def _load(settings: EngineSettings, report: Report) -> LoadedModel:
+    source = find_source(settings.model, settings.revision, report)
+    report(Progress("loading", text="Reading the tokenizer"))
+    tokenizer = load_tokenizer(source, settings)
+    report(Progress("loading", text="Loading the weights"))
+    model = _load_weights(source.base or source, settings)
+    if source.base:
+        model = _apply_adapter(model, source.folder, len(tokenizer))
+    defaults = read_defaults(model.generation_config)
+    settle_generation(model, tokenizer)
     info = ModelInfo(
-        settings.model, str(model.device), "float32", window, defaults, is_base=tokenizer.chat_template is None
+        name=source.name,
+        device=_name_devices(model),
+        dtype=name_dtype(model.dtype),
+        window=context_window(model.config, tokenizer),
+        defaults=settings.params().over(defaults),
+        is_base=not tokenizer.chat_template,
     )
     return LoadedModel(model, tokenizer, info)
+
+
+def load_tokenizer(source: Source, settings: EngineSettings) -> PreTrainedTokenizerBase:
+    """Load the tokenizer, an adapter's own before its base's, with the chat template that the settings name."""
+    if source.base and not (source.folder / "tokenizer_config.json").is_file():
+        return load_tokenizer(source.base, settings)
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            source.folder, trust_remote_code=settings.trust_remote_code, **_gguf(source)
+        )
+    except Exception as error:
+        raise explain_tokenizer_failure(error, source.folder) from error
+    if settings.chat_template:
+        tokenizer.chat_template = read_chat_template(settings.chat_template)
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def read_chat_template(value: str) -> str:
+    """Return the Jinja text of the template file `value`. Raises: ModelLoadError if there is no such file."""
+    file = Path(value).expanduser()
+    if not file.is_file():
+        raise ModelLoadError(f"There is no chat template file {value}. Check --chat-template.")
+    return file.read_text("utf-8")
+
+
+def _load_weights(source: Source, settings: EngineSettings) -> PreTrainedModel:
+    config = read_config(source, settings.trust_remote_code)
+    files = [source.folder / source.gguf] if source.gguf else find_weights(source.folder)
+    device = choose_device(settings.device)
+    dtype = choose_dtype(settings.dtype, device, config.get_text_config().dtype)
+    unpacked = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf else {}
+    model, loading = choose_class(config).from_pretrained(
+        source.folder,
+        config=config,
+        dtype=dtype,
+        device_map=place(settings.device, device, count_bytes(files, dtype)),
+        trust_remote_code=settings.trust_remote_code,
+        output_loading_info=True,
+        **_gguf(source),
+        **unpacked,
+    )
+    missing = sorted(loading["missing_keys"])
+    if missing:
+        raise ModelLoadError(
+            f"The weights of {source.name} are not those of a whole {config.model_type} model that writes text: "
+            f"{len(missing)} are missing, as {missing[0]}. Choose another model, or download it again."
+        )
+    loaded: PreTrainedModel = model
+    return loaded
+
+
+def _gguf(source: Source) -> dict[str, Any]:
+    return {"gguf_file": source.gguf} if source.gguf else {}
+
+
+def _apply_adapter(model: PreTrainedModel, folder: Path, vocabulary: int) -> PreTrainedModel:
+    """Return the model with the adapter's changes merged into its weights, so that it runs as fast as its base."""
+    from peft import PeftModel  # only who uses adapters has it
+
+    if vocabulary > model.get_input_embeddings().num_embeddings:  # type: ignore[operator]  # an Embedding's is an int
+        model.resize_token_embeddings(vocabulary)
+    merged: PreTrainedModel = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+    return merged
+
+
+def _name_devices(model: PreTrainedModel) -> str:
+    """Return the model's device, or all of them where it is spread over several."""
+    places = getattr(model, "hf_device_map", None) or {"": model.device}
+    return ", ".join(dict.fromkeys(str(torch.device(place)) for place in places.values()))
