@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import secrets
 import threading
-import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 
 import torch
-from transformers import DynamicCache, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
+from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from chat.engine.failures import DeviceLost, explain_failure
 from chat.engine.line import Line
 from chat.engine.loading import LoadedModel
 from chat.engine.memory import free_memory
-from chat.engine.prefix import PrefixCache
 from chat.engine.preparing import Preparer
+from chat.engine.reading import PromptReader
 from chat.engine.request import Request
 from chat.engine.sampling import ScoreGuard, create_generation_config
 from chat.settings import EngineSettings
 from chat.types import ChatError, Chunk, GenerationFailed, GenerationParams, OutOfMemory, Progress, Prompt, Status
-
-_SHORTEST_PIECE, _LONGEST_PIECE = 32, 512  # prompt tokens read at once; larger pieces are no faster
-_PIECE_S = 0.25  # aim for pieces this short, so that Stop is noticed while a long prompt is read
 
 
 class DirectEngine:
@@ -36,8 +31,7 @@ class DirectEngine:
         self._line = Line(settings.queue_size)
         self._serving: Request | None = None
         self._lost: ChatError | None = None
-        self._prefixes = PrefixCache(_cache_budget(settings, loaded.model.device))
-        self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
+        self._reader = PromptReader(loaded.model, _cache_budget(settings, loaded.model.device))
         self._worker = threading.Thread(target=self._work, name="direct-engine", daemon=True)
         self._worker.start()
 
@@ -90,7 +84,7 @@ class DirectEngine:
         failure = self._try(request)
         # Outside the except block, because until its end the traceback keeps the failed call's tensors alive.
         if isinstance(failure, OutOfMemory):
-            dropped = self._prefixes.clear()
+            dropped = self._reader.clear()
             self._free_memory()
             if dropped and not request.streamer.token_ids:
                 failure = self._try(request)
@@ -113,12 +107,13 @@ class DirectEngine:
 
     def _generate(self, request: Request) -> None:
         params, prompt = request.params, request.prompt
-        cache = None if self._model.config.is_encoder_decoder else self._read_prompt(request)
+        cache = self._reader.read(request)
         if request.cancelled.is_set():
             return
         # A cache of recurrent states alone does not know its length, so generate must not see what it holds.
         unread = prompt.input_ids[-1:] if cache and all(cache.is_linear) else prompt.input_ids
-        input_ids = self._tensor(unread)
+        input_ids = torch.tensor([unread], device=self._model.device)
+        request.streamer.next_tokens_are_prompt = True  # also at a second try
         torch.manual_seed(secrets.randbits(63) if params.seed is None else params.seed)
         self._model.generate(
             input_ids,
@@ -130,36 +125,7 @@ class DirectEngine:
             **({} if cache is None else {"cache": cache}),
         )
         if cache is not None:
-            # The last token was chosen but not read.
-            self._prefixes.keep([*prompt.input_ids, *request.streamer.token_ids[:-1]], cache)
-
-    @torch.no_grad()
-    def _read_prompt(self, request: Request) -> DynamicCache:
-        """Read all but the last prompt token into a cache, piece by piece; generate goes on from there."""
-        ids = request.prompt.input_ids
-        cache, done = self._prefixes.take(ids) or (self._new_cache(), 0)
-        request.cached_tokens = done
-        options = {"logits_to_keep": 1} if self._takes_logits_to_keep else {}
-        size = _SHORTEST_PIECE
-        while done < len(ids) - 1 and not request.cancelled.is_set():
-            request.progress = Progress("reading", done, len(ids))
-            started = time.perf_counter()
-            piece = ids[done : min(done + size, len(ids) - 1)]
-            self._model(self._tensor(piece), cache=cache, use_cache=True, **options)
-            done += len(piece)
-            if time.perf_counter() - started < _PIECE_S / 2:
-                size = min(2 * size, _LONGEST_PIECE)
-        request.progress = None
-        if request.cancelled.is_set():
-            self._prefixes.keep(ids[:done], cache)
-        return cache
-
-    def _new_cache(self) -> DynamicCache:
-        return DynamicCache(config=self._model.config.get_text_config(decoder=True))
-
-    def _tensor(self, ids: Sequence[int]) -> torch.Tensor:
-        """Return ids as one row, shape (1, n), on the model's first device."""
-        return torch.tensor([ids], device=self._model.device)
+            self._reader.keep(request, cache)
 
     def _free_memory(self) -> None:
         gc.collect()

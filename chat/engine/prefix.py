@@ -6,7 +6,14 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from transformers import DynamicCache
+from transformers.cache_utils import (
+    DummyLayer,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionCacheLayerMixin,
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,8 @@ class PrefixCache:
             cache = best.cache
         else:
             cache = copy.deepcopy(best.cache)
-        cache.crop(n - len(best.ids))
+        if n < len(best.ids):
+            cache.crop(n - len(best.ids))
         return cache, n
 
     def keep(self, ids: Sequence[int], cache: DynamicCache) -> None:
@@ -82,17 +90,15 @@ def _common_length(a: Sequence[int], b: Sequence[int]) -> int:
 def _can_crop(cache: DynamicCache) -> bool:
     """Tell whether tokens can be taken off the end: not from recurrent states, nor behind a window that has moved."""
     return all(
-        layer.is_croppable and not (layer.is_sliding and layer.get_seq_length() >= layer.sliding_window)
+        isinstance(layer, DynamicLayer | DummyLayer)
+        and not isinstance(layer, LinearAttentionCacheLayerMixin)
+        and not (isinstance(layer, DynamicSlidingWindowLayer) and layer.get_seq_length() >= layer.sliding_window)
         for layer in cache.layers
     )
 
 
 def _size(cache: DynamicCache) -> int:
     """Count the bytes of every tensor in the cache."""
-    return sum(
-        tensor.nbytes
-        for layer in cache.layers
-        for value in vars(layer).values()
-        for tensor in (value if isinstance(value, (list, tuple)) else (value,))
-        if hasattr(tensor, "nbytes")
-    )
+    values = [value for layer in cache.layers for value in vars(layer).values()]
+    states = [state for value in values if isinstance(value, dict) for state in value.values()]
+    return sum(tensor.nbytes for tensor in (*values, *states) if isinstance(tensor, torch.Tensor))
