@@ -49,7 +49,9 @@ class EngineSettings(BaseSettings):
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps, ...")
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = Field("auto", description="Type of the weights.")
     trust_remote_code: bool = Field(False, description="Run Python code that comes with the model.")
-    chat_template: str = Field("", description="A template file to use instead of the model's own.")
+    chat_template: str = Field(
+        "", description="chatml, chatglm, llama2, alpaca, vicuna, or a template file; empty is the model's own."
+    )
     tokenizer: str = Field("", description="Hub id or folder of a tokenizer, for a server that cannot count tokens.")
     system_prompt: str = Field("", description="What the model is told first; empty leaves it to the template.")
 

@@ -17,6 +17,7 @@ from chat.engine.load_errors import explain_load_failure, explain_tokenizer_fail
 from chat.engine.progress import libraries_report
 from chat.engine.source import Source, find_source
 from chat.engine.starting import Report
+from chat.engine.template import read_shipped, shipped_names
 from chat.engine.weights import count_bytes, find_weights
 from chat.settings import EngineSettings
 from chat.types import ModelInfo, ModelLoadError, Progress
@@ -81,11 +82,16 @@ def load_tokenizer(source: Source, settings: EngineSettings) -> PreTrainedTokeni
 
 
 def read_chat_template(value: str) -> str:
-    """Return the Jinja text of the template file `value`. Raises: ModelLoadError if there is no such file."""
+    """Return the Jinja text of a template file, or of a shipped template by its name. Raises: ModelLoadError."""
     file = Path(value).expanduser()
-    if not file.is_file():
-        raise ModelLoadError(f"There is no chat template file {value}. Check --chat-template.")
-    return file.read_text("utf-8")
+    if file.is_file():
+        return file.read_text("utf-8")
+    names = shipped_names()
+    if value not in names:
+        raise ModelLoadError(
+            f"There is no chat template {value}: no file, and none of {', '.join(names)}. Check --chat-template."
+        )
+    return read_shipped(value)
 
 
 def _load_weights(source: Source, settings: EngineSettings) -> PreTrainedModel:

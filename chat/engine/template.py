@@ -18,6 +18,11 @@ _END = "\U0010fffd"
 """Marks the end of a message, to find it in the rendered text: private to us, and no template trims it."""
 
 
+def shipped_names() -> list[str]:
+    """Return the names of the templates that come with this package."""
+    return sorted(file.stem for file in _SHIPPED.glob("*.jinja"))
+
+
 def read_shipped(name: str) -> str:
     """Return the text of a template that comes with this package."""
     return (_SHIPPED / f"{name}.jinja").read_text(encoding="utf-8")
