@@ -1,0 +1,51 @@
+"""Serve the chat page and its API: `python app.py`. `python app.py --help` lists the settings."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+
+from chat.settings import Settings, read_settings
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until Ctrl-C. The page is up before the model is."""
+    settings = read_settings(Settings, "app.py", arguments)
+    port = choose_port(settings.host, settings.port)
+    # Gradio takes seconds to import, so --help and mistakes are answered first.
+    from chat.engine import create_engine
+    from chat.web.api import create_api
+    from chat.web.page import create_page
+
+    engine = create_engine(settings)
+    try:
+        create_page(engine, settings).launch(
+            server_name=settings.host,
+            server_port=port,
+            root_path=settings.root_path,
+            share=settings.share,
+            app_kwargs={"routes": create_api(engine, settings).routes},
+        )
+    finally:
+        engine.close()
+
+
+def choose_port(host: str, port: int) -> int:
+    """Return `port`, or a free one if it is 0. Raises: SystemExit if it cannot be listened on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family) as server:
+            return int(server.getsockname()[1])
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise SystemExit(
+                f"app.py: port {port} is taken. Stop what uses it, or choose another with --port."
+            ) from None
+        raise SystemExit(
+            f"app.py: cannot listen on {host}, port {port}: {error}. Try another --host or --port."
+        ) from None
+
+
+if __name__ == "__main__":
+    main()

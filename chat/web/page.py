@@ -1,0 +1,162 @@
+"""The web page: its components, and which action each event takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.events import Dependency
+
+from chat.settings import Settings
+from chat.types import Engine, GenerationParams
+from chat.web import view
+from chat.web.actions import PANEL, Actions
+
+_HERE = Path(__file__).parent
+_PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+
+_EXAMPLES = [
+    "What is the capital of France?",
+    "Explain why the sky is blue, in two sentences.",
+    "Write a short poem about the sea.",
+    "Write a Python function that tells whether a word is a palindrome.",
+]
+_GREETING = "## What can I do for you?\n\nThe model runs on this page's own server. What it says can be wrong."
+
+
+def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
+    """Return the page, ready to launch; it can be opened before `engine` is ready."""
+    actions = Actions(engine, settings)
+    page = _Page(settings)
+    with page:
+        history = gr.State([])
+        with gr.Sidebar(open=False, position="right", elem_id="settings"):
+            panel = _create_panel(settings)
+        with gr.Row(elem_id="top"):
+            heading = gr.HTML(view.heading(settings.title), elem_id="heading")
+            new = gr.Button("New chat", elem_id="new", size="sm", scale=0)
+        chat = _create_chat()
+        with gr.Row(elem_id="box"):
+            message, send, stop = _create_box()
+        status = gr.HTML(view.waiting_line(engine.status()), elem_id="status")
+
+        shown = [message, history, chat, status]
+        changes = [
+            gr.on([message.submit, send.click], actions.submit, [message, history, *panel], shown, **_PRIVATE),
+            chat.example_select(actions.pick, [history, *panel], shown, **_PRIVATE),
+            chat.retry(actions.retry, [history, *panel], shown, **_PRIVATE),
+            chat.edit(actions.edit, [history, *panel], shown, **_PRIVATE),
+            chat.option_select(actions.go_on, [history, *panel], shown, **_PRIVATE),
+            chat.undo(actions.undo, history, shown, **_PRIVATE),
+            gr.on([new.click, chat.clear], actions.clear, None, shown, **_PRIVATE),
+        ]
+        # Not in the queue: a stop must not wait for what it is to stop.
+        stop.click(actions.stop, queue=False, **_PRIVATE)
+        page.unload(actions.stop)
+        page.load(actions.watch, None, [heading, status, *panel[1:]], **_PRIVATE)
+        _keep(page, actions, changes, history, chat)
+        _add_endpoint(actions, message, history)
+    return page
+
+
+class _Page(gr.Blocks):
+    """Blocks that know how they want to be launched."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(title=settings.title or "Chat", analytics_enabled=False, fill_height=True, fill_width=True)
+        self._settings = settings
+        # Nobody waits in Gradio's line, where no place is shown: everybody gets through to the engine's.
+        self.queue(max_size=settings.queue_size, default_concurrency_limit=None)
+
+    def launch(self, *args: Any, **options: Any) -> Any:
+        """Launch with the page's own look, without anything from another host."""
+        own: dict[str, Any] = {
+            "theme": gr.themes.Base(
+                primary_hue="indigo",
+                neutral_hue="zinc",
+                radius_size="lg",
+                font=["system-ui", "sans-serif"],
+                font_mono=["ui-monospace", "monospace"],
+            ),
+            "css_paths": _HERE / "style.css",
+            "js": (_HERE / "page.js").read_text(),
+            "footer_links": [],
+            "run_history": False,
+            "enable_monitoring": False,
+            "ssr_mode": False,
+            # A reply holds a thread while it is written; some must be left for everything else.
+            "max_threads": self._settings.queue_size + 24,
+        }
+        return super().launch(*args, **(own | options))
+
+
+def _create_panel(settings: Settings) -> list[gr.components.Component]:
+    """Create the settings: the system prompt, then a number for each of `PANEL`, empty until the model is there."""
+    gr.HTML("<h2>Settings</h2>")
+    system_prompt = gr.Textbox(settings.system_prompt, label="System prompt", lines=3, max_lines=12)
+    return [system_prompt, *(_create_number(name, label) for name, label in PANEL.items())]
+
+
+def _create_number(name: str, label: str) -> gr.Number:
+    field = GenerationParams.model_fields[name]
+    is_whole = field.annotation == int | None
+    return gr.Number(
+        label=label,
+        info=field.description,
+        placeholder="random" if name == "seed" else "the model's own",
+        precision=0 if is_whole else None,
+        step=1 if is_whole else 0.05,
+        interactive=True,
+    )
+
+
+def _create_chat() -> gr.Chatbot:
+    return gr.Chatbot(
+        elem_id="chat",
+        show_label=False,
+        container=False,
+        scale=1,
+        height="100%",
+        buttons=["copy"],
+        editable="user",
+        # A thought and its answer are copied apart.
+        group_consecutive_messages=False,
+        latex_delimiters=[{"left": left, "right": right, "display": left != r"\("} for left, right in view.MATH],
+        placeholder=_GREETING,
+        examples=[{"text": text} for text in _EXAMPLES],
+    )
+
+
+def _create_box() -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    message = gr.Textbox(
+        elem_id="message",
+        label="Message",
+        show_label=False,
+        container=False,
+        placeholder="Write a message",
+        max_lines=10,
+        autofocus=True,
+        scale=1,
+    )
+    send = gr.Button("Send", elem_id="send", variant="primary", scale=0, min_width=40)
+    stop = gr.Button("Stop", elem_id="stop", scale=0, min_width=40)
+    return message, send, stop
+
+
+def _keep(
+    page: gr.Blocks, actions: Actions, changes: Sequence[Dependency], history: gr.State, chat: gr.Chatbot
+) -> None:
+    """Keep the conversation in the browser's tab, so that a reload finds it again and another tab does not."""
+    kept = gr.Textbox(visible=False)
+    for change in changes:
+        change.then(actions.keep, history, kept, **_PRIVATE)
+    kept.change(None, kept, None, js="(text) => sessionStorage.setItem('conversation', text)")
+    page.load(actions.restore, kept, [history, chat], js="() => sessionStorage.getItem('conversation')", **_PRIVATE)
+
+
+def _add_endpoint(actions: Actions, message: gr.Textbox, history: gr.State) -> None:
+    """Offer `/chat` to gradio_client: a message in, the growing reply out, the history kept for each client."""
+    reply = gr.Textbox(label="Reply", visible=False)
+    gr.Button(visible=False).click(actions.chat, [message, history], [reply, history], api_name="chat")
