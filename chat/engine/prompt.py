@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import encode_marked_chat, mark_control_tokens
 
-from chat.engine.reasoning import find_format, special_tokens
+from chat.engine.reasoning import find_format
 from chat.engine.template import ChatTemplate, read_shipped
+from chat.engine.text_encoder import TextEncoder
 from chat.engine.turns import split_turns
 from chat.types import InvalidRequest, Message, Prompt, PromptTooLong
 
@@ -43,14 +43,14 @@ class PromptEncoder:
         A tokenizer without a chat template gets a plain transcript; an encoder-decoder without one reads
         the system text and the newest message. Raises: ModelLoadError if the chat template is broken.
         """
-        self._tokenizer, self._window, self._is_encoder_decoder = tokenizer, window, is_encoder_decoder
-        self.thoughts = find_format(tokenizer)
+        self._window, self._is_encoder_decoder = window, is_encoder_decoder
         self._has_template = tokenizer.chat_template is not None
         self._reads_newest_only = is_encoder_decoder and not self._has_template
         source = None if self._has_template else read_shipped("newest" if is_encoder_decoder else "transcript")
+        self.thoughts = find_format(tokenizer)
         self._template = ChatTemplate(tokenizer, source, self.thoughts)
-        self._control_start = self._find_control_start()
-        self._before, self._behind = self._find_special_ids()
+        self._text = TextEncoder(tokenizer, is_encoder_decoder=is_encoder_decoder)
+        self._turn_tokens = self._measure_turn()
 
     @property
     def stop_texts(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class PromptEncoder:
         Raises: PromptTooLong; InvalidRequest, also with the template's own reason.
         """
         if isinstance(prompt, str):
-            return self._fit(self._surround(self._encode_text(prompt)), max_new_tokens)
+            return self._fit(self._text.encode_whole(prompt), max_new_tokens)
         if self._is_encoder_decoder and prompt and prompt[-1]["role"] == "assistant":
             raise InvalidRequest("This model cannot go on with a reply. Retry it instead.", "messages")
         system, turns = split_turns(prompt, self.thoughts)
@@ -76,12 +76,37 @@ class PromptEncoder:
         def encode_from(turn: int) -> tuple[list[int], str]:
             return self._encode_chat([*system, *chain.from_iterable(turns[turn:])])
 
-        newest = len(turns) - 1
-        first = max(0, newest) if self._reads_newest_only else 0
-        if len(encode_from(first)[0]) > room:
-            first = bisect_left(range(newest), True, first, key=lambda turn: len(encode_from(turn)[0]) <= room)
+        def fits(turn: int) -> bool:
+            return len(encode_from(turn)[0]) <= room
+
+        newest = max(0, len(turns) - 1)
+        first = newest if self._reads_newest_only else min(newest, self._guess_first(turns, room))
+        while first < newest and not fits(first):
+            first += 1
+        while first > 0 and not self._reads_newest_only and fits(first - 1):
+            first -= 1
         ids, tail = encode_from(first)
         return self._fit(ids, max_new_tokens, sum(map(len, turns[:first])), tail)
+
+    def _guess_first(self, turns: Sequence[Sequence[Message]], room: int) -> int:
+        """Return the oldest turn that will still fit, by counting turns alone and no more than fit.
+
+        Encoding is most of the work, and a long history must not be encoded whole again and again.
+        """
+        for turn in range(len(turns) - 1, -1, -1):
+            room -= self._turn_tokens + sum(len(self._text.encode(message["content"])) for message in turns[turn])
+            if room < 0:
+                return turn + 1
+        return 0
+
+    def _measure_turn(self) -> int:
+        """Return how many tokens the template adds to a turn."""
+        question: Message = {"role": "user", "content": "a"}
+        turn: list[Message] = [question, {"role": "assistant", "content": "a"}]
+        with suppress(InvalidRequest):
+            one, two = (len(self._encode_chat([*turn * count, question])[0]) for count in (1, 2))
+            return two - one - 2 * len(self._text.encode("a"))
+        return 0
 
     def _fit(self, ids: list[int], max_new_tokens: int, left_out: int = 0, tail: str = "") -> EncodedPrompt:
         if not ids:
@@ -95,41 +120,9 @@ class PromptEncoder:
         return 0 if self._is_encoder_decoder else tokens
 
     def _encode_chat(self, messages: list[Message]) -> tuple[list[int], str]:
-        """Return the ids and the tail; a control token that somebody typed is encoded as the text it is."""
+        """Return the ids and the tail."""
         # A reply that is to go on is the model's own writing, so its marks are marks.
         own = messages[-1:] if messages[-1]["role"] == "assistant" else []
-        typed = messages[: len(messages) - len(own)]
-        safe = mark_control_tokens(typed, self._control_start)
-        text, tail = self._template.write([*safe, *own])
-        ids = self._encode_text(text) if safe == typed else encode_marked_chat(self._tokenizer, text)
-        return ids if self._has_template else self._surround(ids), tail
-
-    def _encode_text(self, text: str) -> list[int]:
-        # Not verbose, because a prompt over the window is nothing to warn of: turns are left out then.
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False, verbose=False)
-        return ids
-
-    def _surround(self, ids: list[int]) -> list[int]:
-        """Add the special tokens that the tokenizer puts around a text, unless they are there already."""
-        before = self._before if ids[: len(self._before)] != self._before else []
-        return [*before, *ids, *self._behind]
-
-    def _find_special_ids(self) -> tuple[list[int], list[int]]:
-        """Return the ids that the tokenizer puts before and behind a text."""
-        text, whole = self._encode_text("a"), self._tokenizer.encode("a")
-        start = next((at for at in range(len(whole)) if whole[at : at + len(text)] == text), None)
-        if start is None:
-            return [], []
-        # An end behind the prompt would tell a decoder that there is nothing more to say.
-        return whole[:start], whole[start + len(text) :] if self._is_encoder_decoder else []
-
-    def _find_control_start(self) -> re.Pattern[str]:
-        """Return what matches the first character of a token that only a template may write.
-
-        A text is not joined across a mark, so marking one character is enough to break such a token up,
-        also for tokenizers that know it by its spelling.
-        """
-        template = str(self._tokenizer.chat_template)
-        written = {token for token in self._tokenizer.added_tokens_encoder if token.strip() and token in template}
-        control = sorted(special_tokens(self._tokenizer) | written)
-        return re.compile(rf"(?={'|'.join(map(re.escape, control))})." if control else "(?!)", re.DOTALL)
+        text, tail = self._template.write([*self._text.protect(messages[: len(messages) - len(own)]), *own])
+        # A template writes the special tokens itself.
+        return self._text.encode(text) if self._has_template else self._text.encode_whole(text), tail
