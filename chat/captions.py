@@ -7,14 +7,20 @@ from chat.types import ModelInfo, Progress, Usage
 
 def model_caption(info: ModelInfo) -> str:
     """Name the model, its device and its window."""
-    base = " · base model" if info.is_base else ""
-    return f"{info.name} · {info.device} {info.dtype} · window {info.window:,} tokens{base}"
+    parts = [info.name, f"{info.device} {info.dtype}".strip()]
+    if info.window:
+        parts.append(f"window {info.window:,} tokens")
+    if info.is_base:
+        parts.append("base model")
+    return " · ".join(parts)
 
 
 def progress_caption(progress: Progress | None) -> str:
     """Say what the engine does while there is no text yet."""
     if progress is None:
         return "Waiting"
+    if progress.kind == "queued" and progress.text:
+        return progress.text
     if progress.kind == "queued":
         return "Waiting: next in line" if progress.done <= 1 else f"Waiting: number {progress.done:,} in line"
     if progress.kind == "reading":
@@ -30,7 +36,7 @@ def usage_caption(usage: Usage, window: int) -> str:
             f"{usage.tokens_per_s:,.1f} tokens/s",
             f"{usage.completion_tokens:,} tokens",
             f"first after {usage.first_token_s:.1f} s",
-            f"context {usage.prompt_tokens + usage.completion_tokens:,} of {window:,}",
+            f"context {usage.prompt_tokens + usage.completion_tokens:,}" + (f" of {window:,}" if window else ""),
         ]
     )
 

@@ -1,0 +1,8 @@
+"""Engines bigger than one machine: any OpenAI-compatible server, or the hub's inference providers."""
+
+from __future__ import annotations
+
+from chat.engine.remote.engine import RemoteEngine
+from chat.engine.remote.server import Server
+
+__all__ = ["RemoteEngine", "Server"]

@@ -1,0 +1,140 @@
+"""An engine whose model runs on a server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Generator
+from concurrent.futures import CancelledError
+from queue import Empty, SimpleQueue
+
+from chat.engine.remote.background import Background
+from chat.engine.remote.body import tidy
+from chat.engine.remote.counter import TokenCounter
+from chat.engine.remote.models import choose_model, find_window
+from chat.engine.remote.request import Put, RemoteRequest
+from chat.engine.remote.server import Server
+from chat.engine.remote.window import fit
+from chat.settings import EngineSettings
+from chat.types import (
+    ChatError,
+    Chunk,
+    EngineUnavailable,
+    GenerationFailed,
+    GenerationParams,
+    ModelInfo,
+    Progress,
+    Prompt,
+    Status,
+)
+
+_HEARTBEAT_S = 0.1
+_LONGEST_PAUSE_S = 8.0
+
+log = logging.getLogger(__name__)
+
+
+class RemoteEngine:
+    """Passes requests on to a server. One event loop serves them all, so a reply costs no thread."""
+
+    def __init__(self, server: Server, settings: EngineSettings) -> None:
+        """Begin to look for the server; it may come later, and go and come back."""
+        self._server, self._settings = server, settings
+        self._counter = TokenCounter(server, settings.tokenizer)
+        self._refused: set[str] = set()
+        self._opening = ""
+        self._status = Status("loading", progress=Progress("loading", text=f"Connecting to {server.host}"))
+        self._lost = asyncio.Event()
+        self._background = Background("remote-engine")
+        self._background.submit(self._watch())
+
+    def status(self) -> Status:
+        """Say at once whether the server answers, as far as is known."""
+        return self._status
+
+    def stream(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
+        """Return the generator of the reply's chunks; the request is sent when the first one is taken.
+
+        Raises: InvalidRequest, EngineUnavailable; from the generator every ChatError.
+        """
+        if self._background.is_closed:
+            raise EngineUnavailable("The engine is closed. Restart the app.")
+        return self._read(prompt if isinstance(prompt, str) else tidy(prompt), params)
+
+    def close(self) -> None:
+        """End every request and every connection."""
+        if not self._background.is_closed:
+            self._background.cancel_all()
+            self._background.submit(self._server.close()).result()
+            self._background.close()
+
+    def _read(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
+        """Run in the reader's thread: pass on what the event loop writes, and a sign of life meanwhile."""
+        chunks: SimpleQueue[Chunk | None] = SimpleQueue()
+        writing = self._background.submit(self._write(prompt, params, chunks.put))
+        writing.add_done_callback(lambda _: chunks.put(None))
+        waiting = Chunk()
+        try:
+            while True:
+                try:
+                    chunk = chunks.get(timeout=_HEARTBEAT_S)
+                except Empty:
+                    chunk = waiting
+                if chunk is None:
+                    break
+                waiting = Chunk(progress=chunk.progress)
+                yield chunk
+            writing.result()
+        except CancelledError:
+            raise GenerationFailed("The engine is closed.") from None
+        finally:
+            # Also the way of a closed generator, so it asks for the end and does not wait for it.
+            writing.cancel()
+
+    async def _write(self, prompt: Prompt, params: GenerationParams, put: Put) -> None:
+        info = self._status.info or await self._look()
+        params = params.over(info.defaults)
+        request = RemoteRequest(self._server, info.name, params, self._refused, put, self._opening)
+        try:
+            extract = await fit(
+                prompt,
+                params.max_new_tokens or self._settings.max_new_tokens,
+                info.window,
+                lambda prompt: self._counter.count(prompt, info.name),
+            )
+            await request.answer(extract)
+        except EngineUnavailable as error:
+            self._status = Status("failed", error=error)
+            self._lost.set()
+            raise
+
+    async def _watch(self) -> None:
+        """Look for the server until it is there, and again whenever a request finds it gone."""
+        pause = 1.0
+        while True:
+            try:
+                info = await self._look()
+            except ChatError as error:
+                log.warning("%s", error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                continue
+            log.info("%s is ready: %s, window %s.", self._server.host, info.name, info.window or "unknown")
+            pause = 1.0
+            await self._lost.wait()
+            self._lost.clear()
+
+    async def _look(self) -> ModelInfo:
+        try:
+            info = await self._find_model()
+        except ChatError as error:
+            self._status = Status("failed", error=error)
+            raise
+        self._status = Status("ready", info=info)
+        return info
+
+    async def _find_model(self) -> ModelInfo:
+        entries = await self._server.models()
+        name = self._settings.model or choose_model(entries, self._server.host)
+        window = find_window(entries, name) or await self._counter.window()
+        return ModelInfo(name, self._server.host, "", window, self._settings.params())
