@@ -5,31 +5,46 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import uvicorn
 from fastapi import FastAPI
 
 from chat.settings import Settings
-from chat.types import Engine
+from chat.types import Chunk, Engine, GenerationParams, Prompt
 from chat.web.api import create_api
+from tests.fakes import FakeEngine
 
 
-class Noticed(list[int]):
-    """A list, for FakeEngine.closed, on whose next entry a test can wait."""
-
+class _Noticed(list[int]):
     def __init__(self) -> None:
         super().__init__()
-        self._new: queue.Queue[int] = queue.Queue()
+        self.new: queue.Queue[int] = queue.Queue()
 
     def append(self, number: int) -> None:
         super().append(number)
-        self._new.put(number)
+        self.new.put(number)
 
-    def next(self) -> int:
-        """Wait for the next entry. Raises: queue.Empty after ten seconds."""
-        return self._new.get(timeout=10)
+
+@dataclass
+class WatchedEngine(FakeEngine):
+    """A FakeEngine on whose stopped requests a test can wait.
+
+    It holds on to its generators, so that the garbage collector closes none of them for the server.
+    """
+
+    closed: list[int] = field(default_factory=_Noticed)
+    generators: list[Generator[Chunk, None, None]] = field(default_factory=list)
+
+    def stream(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
+        self.generators.append(super().stream(prompt, params))
+        return self.generators[-1]
+
+    def next_closed(self) -> int:
+        """Wait for the number of the next request that is stopped. Raises: queue.Empty after ten seconds."""
+        return self.closed.new.get(timeout=10)
 
 
 @contextmanager

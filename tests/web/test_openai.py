@@ -10,7 +10,7 @@ import pytest
 from chat.settings import Settings
 from chat.types import Chunk, GenerationFailed, PromptTooLong, QueueFull
 from tests.fakes import FakeEngine
-from tests.web.server import Noticed, serve
+from tests.web.server import WatchedEngine, serve
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
@@ -87,10 +87,10 @@ def test_models_are_listed(connect):
 
 def test_leaving_a_stream_stops_the_engine(connect):
     """T5"""
-    engine = FakeEngine([["one", threading.Event()]], closed=Noticed())
+    engine = WatchedEngine([["one", threading.Event()]])
     with connect(engine).chat.completions.create(model="model", messages=MESSAGES, stream=True) as stream:
         next(stream)
-    assert engine.closed.next() == 0
+    assert engine.next_closed() == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from playwright.sync_api import expect, sync_playwright
 from chat.settings import Settings
 from chat.types import GenerationFailed, QueueFull
 from tests.fakes import FakeEngine
-from tests.web.server import Noticed, serve
+from tests.web.server import WatchedEngine, serve
 
 pytestmark = pytest.mark.browser
 
@@ -62,12 +62,12 @@ def test_text_grows_in_japanese_and_emoji(open_page):
 
 def test_stop_keeps_the_text_and_stops_the_engine(open_page):
     """T1, T5, T9"""
-    engine = FakeEngine([["は、", threading.Event(), "late"], ["again"]], closed=Noticed())
+    engine = WatchedEngine([["は、", threading.Event(), "late"], ["again"]])
     page = open_page(engine)
     ask(page, "昔々")
     expect(page.locator("#reply")).to_have_text("昔々は、")
     page.get_by_role("button", name="Stop").click()
-    assert engine.closed.next() == 0
+    assert engine.next_closed() == 0
     expect(page.locator("#reply")).to_have_text("昔々は、")
     expect(page.locator("#error")).to_have_text("")
     ask(page, "And ")
@@ -76,12 +76,12 @@ def test_stop_keeps_the_text_and_stops_the_engine(open_page):
 
 def test_leaving_the_page_stops_the_engine(open_page):
     """T5"""
-    engine = FakeEngine([["one", threading.Event()]], closed=Noticed())
+    engine = WatchedEngine([["one", threading.Event()]])
     page = open_page(engine)
     ask(page, "Once ")
     expect(page.locator("#reply")).to_have_text("Once one")
     page.close()
-    assert engine.closed.next() == 0
+    assert engine.next_closed() == 0
 
 
 def test_errors_are_shown_in_words(open_page):

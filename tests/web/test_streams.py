@@ -4,13 +4,17 @@ import json
 import threading
 from collections.abc import Generator
 
+import anyio
 import httpx
 import pytest
+from fastapi import Request
+from starlette.types import Message
 
 from chat.settings import Settings
 from chat.types import Chunk, GenerationFailed, GenerationParams, Prompt, PromptTooLong, QueueFull
+from chat.web.streams import StreamedReply, prime, pull, write_text
 from tests.fakes import FakeEngine
-from tests.web.server import Noticed, serve
+from tests.web.server import WatchedEngine, serve
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 TEXT = ("/generate", {"text": "Once"})
@@ -51,38 +55,61 @@ def test_headers_keep_proxies_from_buffering(path, body):
 @pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS])
 def test_client_that_leaves_in_mid_reply_stops_the_engine(path, body):
     """T5, T6"""
-    engine = FakeEngine([["one", threading.Event(), "two"]], closed=Noticed())
+    engine = WatchedEngine([["one", threading.Event(), "two"]])
     with serve(engine) as url:
         with httpx.stream("POST", url + path, json=body) as response:
             next(response.iter_raw())
-        assert engine.closed.next() == 0
+        assert engine.next_closed() == 0
 
 
 @pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS, WHOLE])
 def test_client_that_leaves_while_it_waits_stops_the_engine(path, body):
     """T5, H5"""
-    engine = FakeEngine([[threading.Event(), "late"]], closed=Noticed())
+    engine = WatchedEngine([[threading.Event(), "late"]])
     with serve(engine) as url:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(url + path, json=body, timeout=httpx.Timeout(10, read=0.3))
-        assert engine.closed.next() == 0
+        assert engine.next_closed() == 0
 
 
 @pytest.mark.parametrize(("path", "body"), [TEXT, EVENTS])
 def test_client_that_leaves_without_reading_stops_the_engine(path, body):
     """T6: the response is not waiting for the engine then, but for the client."""
-    engine = FakeEngine([["x" * 100_000] * 10_000], closed=Noticed())
+    engine = WatchedEngine([["x" * 100_000] * 10_000])
     with serve(engine) as url:
         with httpx.stream("POST", url + path, json=body) as response:
             assert response.status_code == 200
-        assert engine.closed.next() == 0
+        assert engine.next_closed() == 0
+
+
+@pytest.mark.parametrize("sent_before", [0, 1])
+def test_response_that_cannot_be_sent_stops_the_engine(sent_before):
+    """T6: without help of the garbage collector, even if the stream has not begun."""
+    engine = WatchedEngine([["one", "two", threading.Event()]])
+
+    async def run() -> None:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            if len(sent) == sent_before:
+                raise OSError("The client is gone.")
+            sent.append(message)
+
+        request = Request({"type": "http"}, receive=anyio.sleep_forever)
+        chunks = pull(engine.stream("Once", GenerationParams()), request, anyio.CapacityLimiter(1))
+        reply = StreamedReply(write_text(await prime(chunks)), "text/plain", chunks)
+        with pytest.raises(OSError, match="gone"):
+            await reply({"type": "http"}, anyio.sleep_forever, send)
+        assert engine.closed == [0]
+
+    anyio.run(run)
 
 
 def test_at_most_two_more_chunks_are_taken_after_the_client_left():
     """T5"""
     left, taken = threading.Event(), []
 
-    class Endless(FakeEngine):
+    class Endless(WatchedEngine):
         def _run(self, number: int, pieces: object) -> Generator[Chunk, None, None]:
             try:
                 while True:
@@ -92,12 +119,12 @@ def test_at_most_two_more_chunks_are_taken_after_the_client_left():
                 self.closed.append(number)
                 raise
 
-    engine = Endless(closed=Noticed())
+    engine = Endless()
     with serve(engine) as url:
         with httpx.stream("POST", url + TEXT[0], json=TEXT[1]) as response:
             next(response.iter_raw())
         left.set()
-        engine.closed.next()
+        engine.next_closed()
     assert taken.count(True) <= 2
 
 
