@@ -71,10 +71,11 @@ RARE_TAGS = (
 )
 """Tags of Magistral, Apertus, Kimi-VL, EXAONE Deep, Reka, Apriel: their templates write no thoughts to learn from."""
 
+_HEADER = {"<|channel|>": "channel", "<|message|>": "answer"}
 _MESSAGE_END = {
-    "<|end|>": "start",
-    "<|return|>": "start",
-    "<|call|>": "start",
+    "<|end|>": "next",
+    "<|return|>": "next",
+    "<|call|>": "next",
     "<|start|>": "role",
     "<|channel|>": "channel",
 }
@@ -83,16 +84,17 @@ HARMONY = ThoughtFormat(
     opening="<|channel|>analysis<|message|>",
     closing="<|end|><|start|>assistant<|channel|>final<|message|>",
     states={
-        "start": State("answer", {"<|channel|>": "channel", "<|message|>": "answer", "<|start|>": "role"}, "answer"),
-        "role": State(None, {"assistant": "start", "<|channel|>": "channel", "<|message|>": "answer"}),
+        "start": State("answer", _HEADER, otherwise="answer"),
         "channel": State(None, {"analysis": "aside", "commentary": "aside", "<|message|>": "answer"}),
         # Commentary is for tools and plans, so it is folded away with the thought.
         "aside": State(None, {"<|message|>": "thought"}),
         "thought": State("thought", _MESSAGE_END),
         "answer": State("answer", _MESSAGE_END),
+        "next": State("answer", {"<|start|>": "role", **_HEADER}, otherwise="answer"),
+        "role": State(None, {"assistant": "start", **_HEADER}),
     },
 )
-"""gpt-oss: a role, a channel's name and a message, three times over if it must be."""
+"""gpt-oss: messages of a role, a channel's name and a text, the last in the channel "final"."""
 
 GEMMA = ThoughtFormat(
     opening="<|channel>thought\n",
@@ -106,21 +108,15 @@ GEMMA = ThoughtFormat(
 )
 """Gemma 4: a channel with the name "thought", the answer outside of any."""
 
-_COHERE_ANSWER = {
-    "<|START_THINKING|>": "thought",
-    "<|START_RESPONSE|>": "answer",
-    "<|END_RESPONSE|>": "answer",
-    "<|START_TEXT|>": "answer",
-    "<|END_TEXT|>": "answer",
-}
+_COHERE_START = {"<|START_THINKING|>": "thought", "<|START_RESPONSE|>": "answer", "<|START_TEXT|>": "answer"}
 
 COHERE = ThoughtFormat(
     opening="<|START_THINKING|>",
     closing="<|END_THINKING|><|START_RESPONSE|>",
     states={
-        "start": State("answer", _COHERE_ANSWER, otherwise="answer"),
+        "start": State("answer", _COHERE_START, otherwise="answer"),
         "thought": State("thought", {"<|END_THINKING|>": "answer"}),
-        "answer": State("answer", _COHERE_ANSWER),
+        "answer": State("answer", {**_COHERE_START, "<|END_RESPONSE|>": "answer", "<|END_TEXT|>": "answer"}),
     },
 )
 """Command R7B, Command A: a start and an end for the thought, and for the answer."""
