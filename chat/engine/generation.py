@@ -24,6 +24,9 @@ _WINDOW_FIELDS = (
     "context_length",
 )  # fmt: skip
 
+_TEXT_ENDS = frozenset({"<|endoftext|>", "<|end_of_text|>"})
+"""Ends of a whole text, which a chat model may write although its files name only the end of a turn."""
+
 _KEPT_FIELDS = (
     "bos_token_id", "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id", "suppress_tokens",
     "begin_suppress_tokens", "bad_words_ids",
@@ -76,14 +79,16 @@ def settle_generation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def end_ids(config: GenerationConfig, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return every token that ends a reply: the model's, the tokenizer's, and the one the template ends a turn with."""
+    """Return every token that ends a reply: those the model and the tokenizer name, ends of a turn and of a text."""
     own = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    ids = [*own, tokenizer.eos_token_id, _turn_end_id(tokenizer)]
+    special = {str(token): id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
+    texts = [id for token, id in special.items() if token in _TEXT_ENDS]
+    ids = [*own, tokenizer.eos_token_id, _turn_end_id(tokenizer, special), *texts]
     return list(dict.fromkeys(id for id in ids if id is not None))
 
 
-def _turn_end_id(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the special token that follows an assistant's message in the chat template; None if there is none.
+def _turn_end_id(tokenizer: PreTrainedTokenizerBase, special: dict[str, int]) -> int | None:
+    """Return the one of the `special` tokens that follows an assistant's message in the template, if one does.
 
     Raises: TemplateSyntaxError.
     """
@@ -98,6 +103,5 @@ def _turn_end_id(tokenizer: PreTrainedTokenizerBase) -> int | None:
     except (TemplateError, TypeError, ValueError, KeyError):
         return None  # templates may refuse whatever they like
     after = text.rpartition(answer)[2].lstrip()
-    special = {str(token): id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
     found = max((token for token in special if after.startswith(token)), key=len, default=None)
     return special[found] if found else None

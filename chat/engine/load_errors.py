@@ -131,8 +131,8 @@ def _at(error: OSError) -> str:
     return f" at {error.filename}" if error.filename else ""
 
 
-def explain_tokenizer_failure(error: Exception, folder: Path) -> Exception:
-    """Return a ModelLoadError that tells what the tokenizer in `folder` lacks, or `error` if it lacks nothing.
+def explain_tokenizer_failure(folder: Path) -> ModelLoadError | None:
+    """Return what the tokenizer in `folder`, which failed to load, lacks; None if it lacks nothing.
 
     Libraries blame one package for another, or for a missing file, so what is really there decides.
     """
@@ -145,7 +145,7 @@ def explain_tokenizer_failure(error: Exception, folder: Path) -> Exception:
         return ModelLoadError(
             f"{folder} holds no tokenizer. Copy the tokenizer's files there from the model it was trained from."
         )
-    return error
+    return None
 
 
 def require(package: str, purpose: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.quantization_config import GgufConfig
 
 from chat.engine.architecture import choose_class, read_config
@@ -46,9 +46,10 @@ def load_model(settings: EngineSettings, report: Report) -> LoadedModel:
 def _load(settings: EngineSettings, report: Report) -> LoadedModel:
     source = find_source(settings.model, settings.revision, report)
     report(Progress("loading", text="Reading the tokenizer"))
+    config = read_config(source.base or source, settings.trust_remote_code)
     tokenizer = load_tokenizer(source, settings)
     report(Progress("loading", text="Loading the weights"))
-    model = _load_weights(source.base or source, settings)
+    model = _load_weights(source.base or source, config, settings)
     if source.base:
         model = _apply_adapter(model, source.folder, len(tokenizer))
     defaults = read_defaults(model.generation_config)
@@ -73,7 +74,8 @@ def load_tokenizer(source: Source, settings: EngineSettings) -> PreTrainedTokeni
             source.folder, trust_remote_code=settings.trust_remote_code, **_gguf(source)
         )
     except Exception as error:
-        raise explain_tokenizer_failure(error, source.folder) from error
+        lack = explain_tokenizer_failure(source.folder)
+        raise lack or error from None
     if settings.chat_template:
         tokenizer.chat_template = read_chat_template(settings.chat_template)
     if tokenizer.pad_token is None:
@@ -94,8 +96,7 @@ def read_chat_template(value: str) -> str:
     return read_shipped(value)
 
 
-def _load_weights(source: Source, settings: EngineSettings) -> PreTrainedModel:
-    config = read_config(source, settings.trust_remote_code)
+def _load_weights(source: Source, config: PreTrainedConfig, settings: EngineSettings) -> PreTrainedModel:
     files = [source.folder / source.gguf] if source.gguf else find_weights(source.folder)
     device = choose_device(settings.device)
     dtype = choose_dtype(settings.dtype, device, config.get_text_config().dtype)

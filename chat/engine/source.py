@@ -13,7 +13,7 @@ from chat.engine.starting import Report
 from chat.engine.weights import refuse_pointers
 from chat.types import ModelLoadError, ModelNotFound
 
-_PATH_LIKE = re.compile(r"^[./~\\]|\\|^[A-Za-z]:|/.*/|/$")
+_PATH_LIKE = re.compile(r"^[./~\\]|\\|^[A-Za-z]:/|/.*/|/$")
 """What can only be meant as a path: a hub id is `name` or `owner/name`."""
 
 

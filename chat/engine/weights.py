@@ -25,6 +25,7 @@ LAYOUTS = (
 STORED_FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 """Stored types that are turned into the model's dtype; others (integers, float8) stay as they are."""
 
+GGUF_HEAD = b"GGUF"
 POINTER_HEAD = b"version https://git-lfs"
 _SPLIT_GGUF = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 
@@ -125,12 +126,15 @@ def read_safetensors_header(file: Path) -> dict[str, Tensor]:
 
 
 def read_gguf_header(file: Path) -> GgufHeader:
-    """Return the file's architecture and tensors. Raises: ModelLoadError if it is cut short or is no GGUF file."""
-    size = file.stat().st_size
+    """Return the file's architecture and tensors. Raises: ModelLoadError if it is cut short, or only a part."""
     if _SPLIT_GGUF.search(file.name):
         raise ModelLoadError(
             f"{file.name} is one part of a model. Join the parts with `llama-gguf-split --merge` and load the result."
         )
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        if opened.read(len(GGUF_HEAD)) != GGUF_HEAD:
+            raise _cut_short(file, size)
     try:
         header = GgufHeader.from_file(str(file))
     except (struct.error, IndexError, UnicodeDecodeError):

@@ -1,16 +1,18 @@
-"""Builders of tiny random models and of tokenizers: no file, no network, the same for the same seed.
+"""Builders of tiny random models and of tokenizers: no network, the same for the same seed.
 
 Every call returns fresh objects, so a test may change what it gets.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from io import BytesIO
 from pathlib import Path
 
 import sentencepiece
 import torch
+from gguf import MODEL_ARCH, GGUFWriter, TokenType, get_tensor_name_map
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
@@ -149,3 +151,41 @@ def tiny_t5(seed: int = 0) -> tuple[T5ForConditionalGeneration, ByT5Tokenizer]:
         torch.manual_seed(seed)
         model = T5ForConditionalGeneration(config).eval()
     return model, tokenizer
+
+
+def save_gguf(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, file: Path, arch: str = "llama") -> None:
+    """Write `model`, in its own precision, and its byte-level tokenizer as llama.cpp's converter does."""
+    config, writer = model.config, GGUFWriter(str(file), arch)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+
+    core = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    tokens = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    writer.add_token_list(tokens)
+    writer.add_token_types([TokenType.CONTROL if t in SPECIAL_TOKENS else TokenType.NORMAL for t in tokens])
+    writer.add_token_merges([" ".join(pair) for pair in core["merges"]])
+    writer.add_eos_token_id(tokenizer.convert_tokens_to_ids(TURN_END))
+    writer.add_bos_token_id(tokenizer.eos_token_id)
+    writer.add_chat_template(tokenizer.chat_template)
+
+    names = get_tensor_name_map(MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    for name, tensor in model.state_dict().items():
+        for part, count in heads.items():
+            if f"{part}.weight" in name:  # llama.cpp turns pairs of neighbours, transformers turns two halves
+                tensor = tensor.view(count, 2, -1, config.hidden_size).transpose(1, 2).reshape(tensor.shape)
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), tensor.float().contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
