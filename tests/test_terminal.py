@@ -20,9 +20,14 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def real_chat(home: Path, *arguments: str) -> PseudoTerminal:
+    """Run the program with the default model."""
+    return PseudoTerminal([sys.executable, "-m", "chat", *arguments], {"XDG_STATE_HOME": str(home)})
+
+
 def chat(home: Path, replies: object, *arguments: str, columns: int = 80, rows: int = 24) -> PseudoTerminal:
     command = [sys.executable, "-m", "tests.fake_chat", json.dumps(replies), *arguments]
-    return PseudoTerminal(command, {"HOME": str(home)}, columns, rows)
+    return PseudoTerminal(command, {"XDG_STATE_HOME": str(home)}, columns, rows)
 
 
 def test_a_conversation_streams_stops_and_goes_on(home: Path):
@@ -91,7 +96,7 @@ def test_earlier_messages_come_back_in_the_next_run(home: Path):
         terminal.wait_for(PROMPT)
         terminal.send(UP)
         terminal.wait_for("> from the first run")
-    assert stat.S_IMODE((home / ".chat_history").stat().st_mode) == 0o600
+    assert stat.S_IMODE((home / "streaming-chat" / "history").stat().st_mode) == 0o600
 
 
 def test_what_is_typed_during_a_reply_waits_for_the_prompt(home: Path):
@@ -175,3 +180,33 @@ def test_ctrl_c_stops_a_printed_reply(home: Path):
         terminal.send(CTRL_C)
         assert terminal.wait_for_end() == 130
         assert "Traceback" not in terminal.emulator.text()
+
+
+@pytest.mark.real
+def test_the_real_model_streams_stops_and_goes_on(home: Path):
+    """T1, T9"""
+    lengths: set[int] = set()
+
+    def has_grown(screen: str) -> bool:
+        said = screen.partition("> Write a story")[2]
+        lengths.add(len(said) if "Reading" not in said and "Waiting" not in said else 0)
+        return len(lengths) >= 5
+
+    with real_chat(home, "--temperature", "0") as terminal:
+        terminal.wait_for(PROMPT, within_s=250)
+        terminal.send("Write a story about the sea." + ENTER)
+        terminal.wait_until(has_grown, within_s=250)
+        terminal.send(CTRL_C)
+        terminal.wait_for("Stopped; /continue goes on.")
+        terminal.send("What is the capital of France?" + ENTER)
+        terminal.wait_until(lambda screen: "Paris" in screen.partition("capital of France?")[2], within_s=250)
+        terminal.wait_for(PROMPT, within_s=250)
+        terminal.send(CTRL_D)
+        assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.real
+def test_the_real_model_knows_the_capital_of_france(home: Path):
+    with real_chat(home, "What is the capital of France?", "--temperature", "0") as terminal:
+        assert terminal.wait_for_end(within_s=250) == 0
+        assert terminal.emulator.screen() == "The capital of France is Paris."

@@ -12,9 +12,6 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.shortcuts import CompleteStyle
 
-HISTORY_FILE = Path(".chat_history")
-"""Where earlier messages are kept between runs, in the person's home."""
-
 
 class Prompt:
     """Reads messages: edited as in a shell, of one line or many, with those of earlier runs at the arrow keys."""
@@ -28,7 +25,7 @@ class Prompt:
             multiline=True,
             prompt_continuation="  ",
             placeholder=[("fg:ansibrightblack", "Write a message, or /help")],
-            history=_open_history(Path.home() / HISTORY_FILE),
+            history=_open_history(_history_file()),
             key_bindings=_create_bindings(),
             completer=WordCompleter(list(words), sentence=True),
             complete_while_typing=False,
@@ -43,9 +40,15 @@ class Prompt:
         return line.encode("utf-8", "replace").decode()
 
 
+def _history_file() -> Path:
+    """Return the file that keeps messages between runs: in XDG_STATE_HOME, or in its usual place."""
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "streaming-chat" / "history"
+
+
 def _open_history(path: Path) -> History:
     """Return the history in `path`, readable by its owner alone; where no file can be, one for this run."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()
