@@ -126,9 +126,9 @@ class Api:
         return status.info
 
     def _check_model(self, name: str) -> None:
-        """Raise UnknownModel for another name than the model's, long or short, with or without @revision."""
-        info = self._engine.status().info
-        if info and name.partition("@")[0] not in ("", info.name, info.name.rpartition("/")[2]):
+        """Raise UnknownModel for another name than the model's, with or without its owner and @revision."""
+        info, asked = self._engine.status().info, name.partition("@")[0]
+        if info and asked and not (_ends_with(info.name, asked) or _ends_with(asked, info.name)):
             raise UnknownModel(f"There is no model {name!r} here. Send {info.name!r}, or leave `model` out.", "model")
 
     def _describe(self, info: ModelInfo) -> Model:
@@ -136,7 +136,7 @@ class Api:
             "id": info.name,
             "object": "model",
             "created": self._started_at,
-            "owned_by": info.name.partition("/")[0],
+            "owned_by": info.name.rpartition("/")[0] or "local",
             "max_model_len": info.window,
         }
 
@@ -144,6 +144,10 @@ class Api:
 async def stream_page() -> Response:
     """Serve the page that reads /generate."""
     return FileResponse(STREAM_PAGE)
+
+
+def _ends_with(name: str, ending: str) -> bool:
+    return f"/{name}".endswith(f"/{ending}")
 
 
 def _describe_health(status: Status) -> Health:

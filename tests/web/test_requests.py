@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from fastapi import FastAPI
@@ -9,7 +10,7 @@ from fastapi.testclient import TestClient
 from chat.settings import Settings
 from chat.types import GenerationParams
 from chat.web.api import create_api
-from tests.fakes import FakeEngine
+from tests.fakes import INFO, FakeEngine
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
@@ -169,8 +170,15 @@ def test_what_changes_nothing_is_accepted(client, fields):
     assert post(client, **fields).status_code == 200
 
 
-def test_another_model_is_not_found(client, engine):
-    response = post(client, model="gpt-4o")
+def test_name_without_an_owner_answers_to_any_owner(client, engine):
+    engine.info = replace(INFO, name="model")
+    assert post(client, model="owner/model").status_code == 200
+    assert post(client, model="owner/other-model").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "other/model", "odel", "fake"])
+def test_another_model_is_not_found(client, engine, name):
+    response = post(client, model=name)
     assert response.status_code == 404
     assert response.json()["error"]["code"] == "model_not_found"
     assert "fake/model" in response.json()["error"]["message"]
