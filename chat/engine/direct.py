@@ -2,90 +2,42 @@
 
 from __future__ import annotations
 
-import gc
 import secrets
-import threading
-from collections.abc import Generator
 
 import torch
 from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from chat.engine.failures import DeviceLost, explain_failure
-from chat.engine.line import Line
 from chat.engine.loading import LoadedModel
-from chat.engine.memory import free_memory
-from chat.engine.preparing import Preparer
+from chat.engine.local import LocalEngine
+from chat.engine.memory import free_memory, release_memory
 from chat.engine.reading import PromptReader
 from chat.engine.request import Request
 from chat.engine.sampling import ScoreGuard, create_generation_config
 from chat.settings import EngineSettings
-from chat.types import ChatError, Chunk, GenerationFailed, GenerationParams, OutOfMemory, Progress, Prompt, Status
+from chat.types import ChatError, OutOfMemory
 
 
-class DirectEngine:
-    """One worker thread owns the model; requests wait in line for it and know their place."""
+class DirectEngine(LocalEngine):
+    """One reply at a time."""
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
-        self._model, self._info = loaded.model, loaded.info
-        self._preparer = Preparer(loaded)
-        self._line = Line(settings.queue_size)
-        self._serving: Request | None = None
-        self._lost: ChatError | None = None
+        super().__init__(loaded, settings)
         self._reader = PromptReader(loaded.model, _cache_budget(settings, loaded.model.device))
-        self._worker = threading.Thread(target=self._work, name="direct-engine", daemon=True)
         self._worker.start()
-
-    def status(self) -> Status:
-        """Say at once whether the engine can answer."""
-        return Status("failed", error=self._lost) if self._lost else Status("ready", info=self._info)
-
-    def stream(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
-        """Check and encode now; return the generator of the reply's chunks.
-
-        Raises: PromptTooLong, InvalidRequest, QueueFull; from the generator also OutOfMemory, GenerationFailed.
-        """
-        if self._lost:
-            raise DeviceLost
-        self._line.check_room()
-        return self._read(self._preparer.prepare(prompt, params))
-
-    def close(self) -> None:
-        """Cancel every request and end the worker."""
-        self._line.close()
-        if serving := self._serving:
-            serving.cancelled.set()
-        self._worker.join()
-
-    def _read(self, request: Request) -> Generator[Chunk, None, None]:
-        """Run in the reader's thread: join the line, then pass on what the worker writes."""
-        try:
-            self._line.join(request)
-            for chunk in request.streamer:
-                yield chunk if chunk.text or chunk.thought else Chunk(progress=self._progress(request))
-            yield Chunk(finish_reason=request.finish_reason(self._preparer.end_ids), usage=request.usage())
-        finally:
-            # Also the way of a closed generator, so it sets flags and never waits.
-            request.cancelled.set()
-            self._line.leave(request)
-
-    def _progress(self, request: Request) -> Progress | None:
-        if not self._worker.is_alive():
-            raise GenerationFailed("The engine has stopped. Restart the app.")
-        place = self._line.place(request)
-        return Progress("queued", place) if place else request.progress
 
     def _work(self) -> None:
         while (request := self._line.next()) is not None:
-            self._serving = request
+            self._serve(request)
             self._answer(request)
-            self._serving = None
+            del self._serving[request.id]
 
     def _answer(self, request: Request) -> None:
         failure = self._try(request)
         # Outside the except block, because until its end the traceback keeps the failed call's tensors alive.
         if isinstance(failure, OutOfMemory):
             dropped = self._reader.clear()
-            self._free_memory()
+            release_memory()
             if dropped and not request.streamer.token_ids:
                 failure = self._try(request)
         if failure is None:
@@ -94,7 +46,7 @@ class DirectEngine:
         if isinstance(failure, DeviceLost):
             self._lost = failure
         else:
-            self._free_memory()
+            release_memory()
         request.streamer.fail(failure)
 
     def _try(self, request: Request) -> ChatError | None:
@@ -126,11 +78,6 @@ class DirectEngine:
         )
         if cache is not None:
             self._reader.keep(request, cache)
-
-    def _free_memory(self) -> None:
-        gc.collect()
-        if torch.accelerator.is_available():
-            torch.accelerator.empty_cache()
 
 
 def _cache_budget(settings: EngineSettings, device: torch.device) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from chat.engine.request import Request
 from chat.types import GenerationFailed, QueueFull
@@ -44,11 +45,20 @@ class Line:
         with self._changed:
             return self._waiting.index(request) + 1 if request in self._waiting else 0
 
-    def next(self) -> Request | None:
-        """Wait for the first in line and take it out. Returns None once the line is closed."""
+    def next(self, fits: Callable[[Request], bool] = lambda request: True, wait: bool = True) -> Request | None:
+        """Take out the first in line, if it fits; with `wait`, wait until somebody comes.
+
+        Returns None if nobody can be taken, always so once the line is closed.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            return None if self._closed else self._waiting.popleft()
+            if wait:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+            return self._waiting.popleft() if self._waiting and fits(self._waiting[0]) else None
+
+    @property
+    def closed(self) -> bool:
+        """Whether everybody was sent away."""
+        return self._closed
 
     def close(self) -> None:
         """Send everybody away and let the worker go home."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from chat.engine.prompt import EncodedPrompt
 from chat.engine.streamer import ReplyStreamer
@@ -23,6 +24,7 @@ class Request:
     submitted_at: float = field(default_factory=time.perf_counter)
     progress: Progress | None = None
     cached_tokens: int = 0
+    id: str = field(default_factory=lambda: uuid4().hex)
 
     @property
     def should_stop(self) -> bool:
