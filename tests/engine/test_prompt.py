@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from chat.engine.prompt import EncodedPrompt, PromptEncoder
+from chat.engine.prompt import PromptEncoder
 from chat.types import InvalidRequest, ModelLoadError, PromptTooLong
 from tests.engine.chat_templates import ALL, BRACKETS, CHATML, DEAF, HARMONY, STRICT, THINKER
 from tests.engine.models import TURN_END, TURN_START, byte_tokenizer, sentencepiece_tokenizer, tiny_t5
@@ -261,7 +261,7 @@ class TestTail:
 def long_talk(turns=100, seed=0):
     """A talk of turns whose lengths vary."""
     chance = random.Random(seed)
-    messages = [system("The rules.")]
+    messages = []
     for turn in range(turns):
         messages.append(user(f"Question {turn}: " + "why " * chance.randint(1, 30)))
         messages.append(assistant(f"Answer {turn}: " + "because " * chance.randint(0, 60)))
@@ -276,7 +276,7 @@ class TestWindow:
     def test_prompt_and_reply_fit(self, window, max_new_tokens):
         """C1, C2, C3"""
         prompter = Prompter(window=window)
-        messages = long_talk(20)
+        messages = [system("The rules."), *long_talk(20)]
         encoded = prompter.encode(messages, max_new_tokens)
         text = prompter.tokenizer.decode(encoded.input_ids)
         assert len(encoded.input_ids) + encoded.max_new_tokens <= window
@@ -293,21 +293,25 @@ class TestWindow:
         assert (encoded.max_new_tokens, encoded.messages_left_out) == (window - whole, 0)
 
     @pytest.mark.parametrize("template", [CHATML, STRICT, THINKER, None])
-    @pytest.mark.parametrize("window", [500, 1200])
-    def test_the_oldest_whole_turns_are_left_out_and_no_more_than_needed(self, template, window):
-        """C3"""
-        messages = long_talk(40)
+    @pytest.mark.parametrize("window", [600, 1200])
+    @pytest.mark.parametrize(
+        ("rules", "padding"), [("The rules.", ""), ("The rules. " * 20, ""), ("The rules.", " " * 50)]
+    )
+    def test_the_oldest_whole_turns_are_left_out_and_no_more_than_needed(self, template, window, rules, padding):
+        """C3: also where the system text is long, and where the template trims what was counted."""
+        messages = [system(rules), *(message | {"content": message["content"] + padding} for message in long_talk(30))]
         prompter = Prompter(template, window)
         encoded = prompter.encode(messages, 10_000)
         dropped = encoded.messages_left_out
         assert dropped > 0
         assert dropped % 2 == 0
-        kept = [messages[0], *messages[1 + dropped :]]
-        assert prompter.encode(kept, 10_000) == EncodedPrompt(
-            encoded.input_ids, encoded.max_new_tokens, 0, encoded.tail
-        )
-        one_more = PromptEncoder(prompter.tokenizer, 10**6).encode([messages[0], *messages[dropped - 1 :]], 1)
-        assert len(one_more.input_ids) > window - window // 4
+        assert encoded.input_ids == self.encode_whole(prompter, [messages[0], *messages[1 + dropped :]])
+        room = window - window // 4
+        assert len(encoded.input_ids) <= room
+        assert len(self.encode_whole(prompter, [messages[0], *messages[dropped - 1 :]])) > room
+
+    def encode_whole(self, prompter, messages):
+        return PromptEncoder(prompter.tokenizer, 10**6).encode(messages, 1).input_ids
 
     def test_a_greeting_is_left_out_first(self):
         """C3"""
