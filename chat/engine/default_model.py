@@ -107,7 +107,7 @@ def download_wheel(folder: Path, report: Report) -> Path:
         stderr=subprocess.PIPE,
         text=True,
         # pip writes the growing file into its temporary folder, where its size can be watched.
-        env={**os.environ, "TMPDIR": str(folder), "TEMP": str(folder)},
+        env={**os.environ, "TMPDIR": str(folder)},
     )
     while True:
         try:

@@ -157,7 +157,7 @@ def test_a_cpu_needs_no_device_map() -> None:
 def test_a_missing_accelerate_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """L3."""
     monkeypatch.setattr(load_errors, "find_spec", lambda name: None)
-    with pytest.raises(ModelLoadError, match="The package accelerate is needed .* Run: pip install accelerate"):
+    with pytest.raises(ModelLoadError, match=r"The package accelerate is needed .* Run: pip install accelerate"):
         place("auto", CUDA, 1)
 
 

@@ -65,7 +65,7 @@ def test_a_gguf_file_that_is_cut_short_is_named_with_its_size(tmp_path: Path, si
 
 
 def test_a_part_of_a_gguf_file_is_answered_with_how_to_join_it(tmp_path: Path) -> None:
-    with pytest.raises(ModelLoadError, match="is one part of a model. Join the parts with `llama-gguf-split --merge`"):
+    with pytest.raises(ModelLoadError, match=r"is one part of a model. Join the parts with `llama-gguf-split --merge`"):
         read_gguf_header(tmp_path / "big-00001-of-00003.gguf")
 
 
@@ -73,7 +73,7 @@ def test_a_git_lfs_pointer_is_told_from_a_real_file(file: Path) -> None:
     """L8."""
     pointer = file.with_name("tokenizer.json")
     pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "ascii")
-    with pytest.raises(ModelLoadError, match=r"tokenizer.json is only a Git LFS pointer of 66 bytes.*`git lfs pull`"):
+    with pytest.raises(ModelLoadError, match=r"tokenizer.json is only a Git LFS pointer of 70 bytes.*`git lfs pull`"):
         find_source(str(file.parent), "", lambda _: None)
 
 
