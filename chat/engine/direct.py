@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 import torch
 from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
@@ -67,10 +68,11 @@ class DirectEngine(LocalEngine):
         input_ids = torch.tensor([unread], device=self._model.device)
         request.streamer.next_tokens_are_prompt = True  # also at a second try
         torch.manual_seed(secrets.randbits(63) if params.seed is None else params.seed)
-        self._model.generate(
+        generative: Any = self._model  # the class does not tell that it can generate
+        generative.generate(
             input_ids,
             attention_mask=torch.ones_like(input_ids),
-            generation_config=create_generation_config(self._model.generation_config, params, prompt.max_new_tokens),
+            generation_config=create_generation_config(generative.generation_config, params, prompt.max_new_tokens),
             streamer=request.streamer,
             stopping_criteria=StoppingCriteriaList([_Stopped(request)]),
             logits_processor=LogitsProcessorList([ScoreGuard()]),

@@ -37,7 +37,7 @@ class Preparer:
         with self._encoding:
             encoded = self._encoder.encode(prompt, params.max_new_tokens or self._info.window)
         raw = isinstance(prompt, str)
-        continues = raw or prompt[-1]["role"] == "assistant"
+        continues = isinstance(prompt, str) or prompt[-1]["role"] == "assistant"
         stops = params.stop if raw else (*params.stop, *self._encoder.stop_texts)
         streamer = ReplyStreamer(
             self._tokenizer,
@@ -51,5 +51,5 @@ class Preparer:
     def _find_hidden_ids(self) -> frozenset[int]:
         """Collect the special tokens that are no part of a thought's marks, and the end tokens."""
         special = {id_ for id_, token in self._tokenizer.added_tokens_decoder.items() if token.special}
-        shown = set(self._tokenizer.convert_tokens_to_ids(list(self._format.tokens)))
+        shown = {self._tokenizer.convert_tokens_to_ids(token) for token in self._format.tokens}
         return frozenset((special | set(self._tokenizer.all_special_ids)) - shown | self.end_ids)
