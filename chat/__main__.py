@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
 
 def main() -> int:
-    """Run the program that the first argument names; without one, the chat."""
+    """Run the program that the first argument names, or else the chat; return the exit status."""
     name, arguments = ("bench", sys.argv[2:]) if sys.argv[1:2] == ["bench"] else ("cli", sys.argv[1:])
-    status: int = import_module(f"chat.{name}").main(arguments)
+    try:
+        status: int = import_module(f"chat.{name}").main(arguments)
+    except KeyboardInterrupt:
+        # Shells expect a program to die of the signal. And Python would take itself apart under a thread
+        # that still loads the model, which crashes.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+        status = 128 + signal.SIGINT
     return status
 
 

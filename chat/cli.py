@@ -6,7 +6,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TextIO
 
@@ -18,7 +18,7 @@ from chat.settings import FLAG, POSITIONAL, EngineSettings, read_settings
 from chat.terminal.plain import write_json, write_text
 from chat.terminal.talk import talk
 from chat.terminal.visible import visible
-from chat.types import ChatError, Engine, InvalidRequest
+from chat.types import ChatError, InvalidRequest
 
 
 class CliSettings(EngineSettings):
@@ -36,17 +36,15 @@ class CliSettings(EngineSettings):
     )
 
 
-def main(arguments: Sequence[str] | None = None, create: Callable[[EngineSettings], Engine] = create_engine) -> int:
-    """Talk, or answer one question; return the exit status."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Talk, or answer one question; return the exit status. Raises: KeyboardInterrupt."""
     settings = read_settings(CliSettings, "python -m chat", arguments)
     _set_encodings()
     try:
-        _run(settings, create)
+        _run(settings)
     except ChatError as error:
         print(" ".join(visible(str(error)).split()), file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # Whoever read the reply has enough. At its exit Python would write there once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -60,10 +58,10 @@ def _set_encodings() -> None:
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
-def _run(settings: CliSettings, create: Callable[[EngineSettings], Engine]) -> None:
+def _run(settings: CliSettings) -> None:
     talks = settings.question is None and not settings.as_json and _is_terminal(sys.stdin) and _is_terminal(sys.stdout)
     history = [] if talks else conversation.ask([], _read_question(settings.question))
-    with closing(create(settings)) as engine:
+    with closing(create_engine(settings)) as engine:
         if talks:
             talk(engine, settings)
         else:

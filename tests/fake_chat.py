@@ -11,7 +11,8 @@ import sys
 import threading
 from collections.abc import Generator, Sequence
 
-from chat.cli import main
+from chat import cli
+from chat.__main__ import main
 from chat.types import Chunk, GenerationFailed
 from tests.fakes import FakeEngine
 
@@ -35,4 +36,6 @@ def _read_piece(piece: str | dict[str, str] | None) -> str | Exception | threadi
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[2:], create=lambda settings: create_engine(sys.argv[1])))
+    engine = create_engine(sys.argv.pop(1))
+    cli.create_engine = lambda settings: engine
+    sys.exit(main())

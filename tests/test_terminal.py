@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 import sys
 from pathlib import Path
@@ -178,8 +179,8 @@ def test_ctrl_c_stops_a_printed_reply(home: Path):
     with chat(home, [["Half an ", None]], "question") as terminal:
         terminal.wait_for("Half an")
         terminal.send(CTRL_C)
-        assert terminal.wait_for_end() == 130
-        assert "Traceback" not in terminal.emulator.text()
+        assert terminal.wait_for_end() == -signal.SIGINT
+        assert terminal.emulator.text() == "Half an ^C"
 
 
 @pytest.mark.real
@@ -203,6 +204,15 @@ def test_the_real_model_streams_stops_and_goes_on(home: Path):
         terminal.wait_for(PROMPT, within_s=250)
         terminal.send(CTRL_D)
         assert terminal.wait_for_end() == 0
+
+
+@pytest.mark.real
+def test_ctrl_c_leaves_quietly_while_the_model_loads(home: Path):
+    with real_chat(home) as terminal:
+        terminal.wait_for("Loading the weights", within_s=250)
+        terminal.send(CTRL_C)
+        assert terminal.wait_for_end() == -signal.SIGINT
+        assert terminal.emulator.text() == ""
 
 
 @pytest.mark.real

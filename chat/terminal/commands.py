@@ -106,7 +106,7 @@ def _load(session: Session, path: str) -> None:
 
 def _help(session: Session, _: str) -> None:
     for name, command in COMMANDS.items():
-        session.screen.say(f"{f'/{name} {command.usage}':24}{command.purpose}")
+        session.screen.say(f"{f'/{name} {command.usage}':20}{command.purpose}")
     session.screen.say(
         "\nEnter sends; Alt-Enter, or a backslash before Enter, begins a new line. Ctrl-C stops a reply and keeps "
         "what came; at the prompt it clears the line. Ctrl-D leaves."
@@ -124,7 +124,7 @@ COMMANDS = {
     "edit": Command("[TEXT]", "Change the last question and ask it again.", _edit),
     "continue": Command("", "Go on with the last reply.", _continue),
     "system": Command("[TEXT]", "Show or set the system prompt; none removes it.", _system),
-    "set": Command("[NAME [VALUE]]", "Show or set how replies are made; none is the model's own value.", _set),
+    "set": Command("[NAME [VALUE]]", "Show or set sampling; none is the model's own value.", _set),
     "save": Command("FILE", "Write the conversation to a file.", _save),
     "load": Command("FILE", "Go on with a conversation from a file.", _load),
     "help": Command("", "List the commands.", _help),

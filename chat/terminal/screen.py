@@ -43,12 +43,14 @@ class Screen:
     def wait_for(self, engine: Engine) -> Status:
         """Show the progress of loading until it has ended; return how."""
         region = Region(self._console)
-        with hidden_keys():
-            while (status := engine.status()).state == "loading":
-                caption = visible(progress_caption(status.progress))
-                region.draw(lay_out(self._console, Text(caption, style="dim")))
-                time.sleep(0.1)
-        region.draw([])
+        try:
+            with hidden_keys():
+                while (status := engine.status()).state == "loading":
+                    caption = visible(progress_caption(status.progress))
+                    region.draw(lay_out(self._console, Text(caption, style="dim")))
+                    time.sleep(0.1)
+        finally:
+            region.draw([])
         return status
 
     def follow(self, stream: Generator[Chunk, None, None], reply: Reply) -> None:
