@@ -23,7 +23,7 @@ Outputs: TypeAlias = tuple[Any, History, list[view.Shown], str]
 """New values of the message box, the history, the chat and the status line."""
 
 PANEL = {
-    "max_new_tokens": "Longest reply",
+    "max_new_tokens": "Max tokens",
     "temperature": "Temperature",
     "top_p": "Top p",
     "top_k": "Top k",
@@ -47,31 +47,31 @@ class Actions:
         self._settings = settings
         self._turns = Turns(engine)
 
-    def submit(self, text: str, history: History, request: gr.Request, *panel: Any) -> Generator[Outputs, None, None]:
+    def submit(self, text: str, history: History, request: gr.Request, *panel: str) -> Generator[Outputs, None, None]:
         """Answer what is in the message box; it is emptied once the question is accepted."""
         with _toasts():
             yield from self._answer(history, conversation.ask(history, text), request, panel, text)
 
     def pick(
-        self, event: gr.SelectData, history: History, request: gr.Request, *panel: Any
+        self, event: gr.SelectData, history: History, request: gr.Request, *panel: str
     ) -> Generator[Outputs, None, None]:
         """Answer an example."""
         yield from self.submit(event.value["text"], history, request, *panel)
 
-    def retry(self, history: History, request: gr.Request, *panel: Any) -> Generator[Outputs, None, None]:
+    def retry(self, history: History, request: gr.Request, *panel: str) -> Generator[Outputs, None, None]:
         """Answer the last question again."""
         with _toasts():
             yield from self._answer(history, conversation.retry(history), request, panel)
 
     def edit(
-        self, event: gr.EditData, history: History, request: gr.Request, *panel: Any
+        self, event: gr.EditData, history: History, request: gr.Request, *panel: str
     ) -> Generator[Outputs, None, None]:
         """Give a question a new text, drop what follows, and answer it."""
         with _toasts():
             text, place = unguard(event.value), view.message_index(history, cast(int, event.index))
             yield from self._answer(history, conversation.edit(history, place, text), request, panel, text)
 
-    def go_on(self, history: History, request: gr.Request, *panel: Any) -> Generator[Outputs, None, None]:
+    def go_on(self, history: History, request: gr.Request, *panel: str) -> Generator[Outputs, None, None]:
         """Continue the last reply."""
         with _toasts():
             yield from self._answer(history, history, request, panel)
@@ -99,8 +99,9 @@ class Actions:
             yield (gr.skip(), self._idle_line(request), *[gr.skip()] * len(PANEL))
             time.sleep(_LOOK_S)
         if info := status.info:
-            defaults = [gr.update(value=getattr(info.defaults, name), interactive=True) for name in PANEL]
-            yield (view.heading(self._settings.title or info.name), self._idle_line(request), *defaults)
+            defaults = (getattr(info.defaults, name) for name in PANEL)
+            fields = [gr.update(value="" if value is None else str(value), interactive=True) for value in defaults]
+            yield (view.heading(self._settings.title or info.name), self._idle_line(request), *fields)
         else:
             yield (gr.skip(), self._idle_line(request), *[gr.skip()] * len(PANEL))
 
@@ -129,11 +130,11 @@ class Actions:
                 raise error
 
     def _answer(
-        self, before: History, asked: History, request: gr.Request, panel: Sequence[Any], typed: str = ""
+        self, before: History, asked: History, request: gr.Request, panel: Sequence[str], typed: str = ""
     ) -> Generator[Outputs, None, None]:
         """Answer or continue `asked`; what was typed leaves the message box, and comes back if nothing came of it."""
         prompt, *values = panel
-        params = parse_params(**dict(zip(PANEL, values, strict=True)))
+        params = parse_params(**{name: value.strip() or None for name, value in zip(PANEL, values, strict=True)})
         settled = view.show(asked[:-1] if conversation.can_continue(asked) else asked)
         box, error = "" if typed else gr.skip(), None
         with closing(self._turns.take(_visitor(request), before, asked, prompt, params)) as updates:

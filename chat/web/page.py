@@ -92,23 +92,21 @@ class _Page(gr.Blocks):
         return super().launch(*args, **(own | options))
 
 
-def _create_panel(settings: Settings) -> list[gr.components.Component]:
-    """Create the settings: the system prompt, then a number for each of `PANEL`, empty until the model is there."""
+def _create_panel(settings: Settings) -> list[gr.Textbox]:
+    """Create the settings: the system prompt, then a field for each of PANEL, closed until the model is there."""
     gr.HTML("<h2>Settings</h2>")
-    system_prompt = gr.Textbox(settings.system_prompt, label="System prompt", lines=3, max_lines=12)
-    return [system_prompt, *(_create_number(name, label) for name, label in PANEL.items())]
+    system_prompt = gr.Textbox(settings.system_prompt, label="System prompt", lines=3, max_lines=12, interactive=True)
+    return [system_prompt, *(_create_field(name, label) for name, label in PANEL.items())]
 
 
-def _create_number(name: str, label: str) -> gr.Number:
-    field = GenerationParams.model_fields[name]
-    is_whole = field.annotation == int | None
-    return gr.Number(
+def _create_field(name: str, label: str) -> gr.Textbox:
+    # Not a gr.Number: an empty one turns into 0 when the page opens.
+    return gr.Textbox(
         label=label,
-        info=field.description,
+        info=GenerationParams.model_fields[name].description,
         placeholder="random" if name == "seed" else "the model's own",
-        precision=0 if is_whole else None,
-        step=1 if is_whole else 0.05,
-        interactive=True,
+        max_lines=1,
+        interactive=False,
     )
 
 
