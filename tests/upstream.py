@@ -111,8 +111,9 @@ class Upstream:
         return JSONResponse({"count": self.count(await request.json()), "max_model_len": 4096, "tokens": []})
 
     async def _reply(self, request: Request) -> Response:
+        body = await request.json()
         number = len(self.asked)
-        self.asked.append(await request.json())
+        self.asked.append(body)
         self.paths.append(request.url.path)
         self.headers.append(request.headers)
         reply = self.replies[min(number, len(self.replies) - 1)]
@@ -182,7 +183,8 @@ def main(port: str, rate: str, tokens: str) -> None:
     """Serve until killed; print a line when ready."""
     reply = [piece for number in range(int(tokens)) for piece in (1 / float(rate), f"word{number} ")]
     with Upstream([reply], port=int(port)) as upstream:
-        print(upstream.port, flush=True)
+        sys.stdout.write(f"{upstream.port}\n")
+        sys.stdout.flush()
         upstream._thread.join()
 
 

@@ -16,21 +16,28 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._running: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start `work`. Cancelling the future cancels it, and returns at once."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     @property
     def is_closed(self) -> bool:
         """Whether nothing can be submitted any more."""
         return self._loop.is_closed()
 
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start `work`. Cancelling the future cancels it, and returns at once."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
     def cancel_all(self) -> None:
-        """Cancel what runs, and wait until it has ended."""
-        self.submit(_cancel_all()).result()
+        """Cancel what was submitted, and wait until it has ended."""
+        # Only that: what it started in its turn is its own to cancel.
+        for future in list(self._running):
+            future.cancel()
+        asyncio.run_coroutine_threadsafe(_wait_for_others(), self._loop).result()
 
     def close(self) -> None:
         """End the thread."""
@@ -39,8 +46,6 @@ class Background:
         self._loop.close()
 
 
-async def _cancel_all() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _wait_for_others() -> None:
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)

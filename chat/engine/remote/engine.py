@@ -7,10 +7,12 @@ import logging
 from collections.abc import Generator
 from concurrent.futures import CancelledError
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from chat.engine.remote.background import Background
 from chat.engine.remote.body import tidy
 from chat.engine.remote.counter import TokenCounter
+from chat.engine.remote.errors import NothingThere
 from chat.engine.remote.models import choose_model, find_window
 from chat.engine.remote.request import Put, RemoteRequest
 from chat.engine.remote.server import Server
@@ -134,7 +136,16 @@ class RemoteEngine:
         return info
 
     async def _find_model(self) -> ModelInfo:
-        entries = await self._server.models()
+        entries = await self._list_models()
         name = self._settings.model or choose_model(entries, self._server.host)
         window = find_window(entries, name) or await self._counter.window()
         return ModelInfo(name, self._server.host, "", window, self._settings.params())
+
+    async def _list_models(self) -> list[dict[str, Any]]:
+        try:
+            return await self._server.models()
+        except NothingThere:
+            # Not every server has a list, and a named model needs none.
+            if not self._settings.model:
+                raise
+            return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -36,6 +37,10 @@ _FOR_EVER = {"insufficient_quota", "billing_hard_limit_reached"}
 
 class KeyRefused(ChatError):
     """The server wants another key."""
+
+
+class NothingThere(EngineUnavailable):
+    """The server knows no such address."""
 
 
 class Overloaded(QueueFull):
@@ -78,9 +83,7 @@ def explain_response(response: httpx2.Response, body: Mapping[str, Any], host: s
             f"({status}). Set the environment variable CHAT_ENGINE_KEY and start again."
         )
     if status == 402 or code in _FOR_EVER:
-        return EngineUnavailable(
-            f"The account at {host} has nothing left to spend. Top it up, or use another key.{said}"
-        )
+        return EngineUnavailable(f"The account at {host} has no credit left. Top it up, or use another key.{said}")
     if status in (429, 503):
         return Overloaded(f"{host} is overloaded. Try again in a minute.{said}", _retry_after(response))
     if status == 404:
@@ -117,7 +120,7 @@ def explain_failure(error: httpx2.TransportError, host: str) -> ChatError:
 def _explain_missing(response: httpx2.Response, reason: str, body: Mapping[str, Any], host: str) -> ChatError:
     if "model" in reason.lower():
         return ModelNotFound(f"{host} has no model {body.get('model')!r}. Name another with --model. It says: {reason}")
-    return EngineUnavailable(
+    return NothingThere(
         f"There is nothing at {response.request.url}. Correct --engine: the address usually ends in /v1."
     )
 
@@ -166,7 +169,9 @@ def _find_cause(error: BaseException) -> str:
     words = str(error)
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
+        if isinstance(cause, ConnectionError) and cause.errno:
+            words = os.strerror(cause.errno)  # asyncio puts the address there instead
+        elif isinstance(cause, OSError) and cause.strerror:
             words = cause.strerror
         cause = cause.__cause__ or cause.__context__
     return words or type(error).__name__
