@@ -63,6 +63,8 @@ class Upstream:
     models: Sequence[dict[str, Any]] | Refusal = tuple(MODELS)
     count: Callable[[dict[str, Any]], int] | None = None
     """Counts the tokens of a body for /tokenize, if there is one."""
+    token_texts: Sequence[str] = ()
+    """What /tokenize takes each prompt for."""
     usage: Mapping[str, Any] | None = field(default_factory=lambda: {"prompt_tokens": 7, "completion_tokens": 2})
     port: int = 0
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -108,7 +110,8 @@ class Upstream:
     async def _tokenize(self, request: Request) -> Response:
         if self.count is None:
             return JSONResponse({"detail": "Not Found"}, 404)
-        return JSONResponse({"count": self.count(await request.json()), "max_model_len": 4096, "tokens": []})
+        body = await request.json()
+        return JSONResponse({"count": self.count(body), "token_strs": self.token_texts, "tokens": []})
 
     async def _reply(self, request: Request) -> Response:
         body = await request.json()

@@ -1,4 +1,4 @@
-"""How many tokens a prompt has, by whoever can tell."""
+"""A prompt's tokens, by whoever can tell."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from chat.engine.remote.body import create_prompt
 from chat.engine.remote.server import Server
+from chat.engine.thought_formats import TAGGED
 from chat.types import ModelNotFound, Prompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+_LONGEST_OPENING = 40
 _UNLIMITED = 10**9  # a tokenizer that knows no limit says 10**30
 
 
@@ -22,19 +24,23 @@ class TokenCounter:
         """`tokenizer` is a hub id or a folder."""
         self._server, self._name = server, tokenizer
         self._tokenizer: PreTrainedTokenizerFast | None = None
-        self._server_counts = True
         self._loading = asyncio.Lock()
 
     async def count(self, prompt: Prompt, model: str) -> int | None:
         """Return the number of tokens of a prompt, None if nobody can tell. Raises: ChatError."""
-        if self._server_counts:
-            answer = await self._server.tokenize({"model": model, **create_prompt(prompt)})
-            if answer is not None:
-                return int(answer["count"])
-            self._server_counts = False
+        if answer := await self._server.tokenize({"model": model, **create_prompt(prompt)}):
+            return int(answer["count"])
         if not self._name:
             return None
         return await asyncio.to_thread(_count, await self._load(), prompt)
+
+    async def opening(self, model: str) -> str:
+        """Return the mark of a thought, and what follows it, that the model's template opens each reply with."""
+        question: Prompt = [{"role": "user", "content": "?"}]
+        body = {"model": model, **create_prompt(question), "add_generation_prompt": True, "return_token_strs": True}
+        answer = await self._server.tokenize(body) or {}
+        end = "".join(answer.get("token_strs") or ())[-_LONGEST_OPENING:]
+        return next((end[end.find(mark) :] for mark in TAGGED.states["start"].marks if mark in end), "")
 
     async def window(self) -> int:
         """Return the window that the named tokenizer is made for, 0 if none is named or it does not say."""

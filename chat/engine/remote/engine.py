@@ -139,6 +139,7 @@ class RemoteEngine:
         entries = await self._list_models()
         name = self._settings.model or choose_model(entries, self._server.host)
         window = find_window(entries, name) or await self._counter.window()
+        self._opening = await self._counter.opening(name)
         return ModelInfo(name, self._server.host, "", window, self._settings.params())
 
     async def _list_models(self) -> list[dict[str, Any]]:

@@ -31,6 +31,7 @@ class Server:
     def __init__(self, url: str, key: str = "", silence_s: float = _SILENCE_S) -> None:
         """`url` ends in /v1. `silence_s` is how long to wait for the next sign of life."""
         self._url, self._key = url.rstrip("/"), key
+        self._tokenizes = True
         self.host = httpx2.URL(url).netloc.decode()
         self._http = httpx2.AsyncClient(
             headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {}),
@@ -47,13 +48,14 @@ class Server:
             return _read_list(response)
 
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return vLLM's answer to `body`, with `count` and `max_model_len`; None from any other server."""
+        """Return what vLLM answers, with `count` in it; None if it refuses `body`, and from any other server."""
+        if not self._tokenizes:
+            return None
         with self._in_words():
             root = self._url.removesuffix("/v1")
             response = await self._http.post(f"{root}/tokenize", content=json.dumps(body))
-        if not response.is_success:
-            return None
-        answer = _read_json(response.text)
+        self._tokenizes = response.status_code not in (404, 405)
+        answer = _read_json(response.text) if response.is_success else {}
         return answer if "count" in answer else None
 
     async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Event, None]:

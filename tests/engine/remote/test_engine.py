@@ -147,6 +147,21 @@ def test_thoughts_are_told_apart_by_the_server_or_here(connect: Connect, pieces:
     assert (reply.thought, reply.content) == ("Let me see.", "42")
 
 
+def test_a_thought_that_the_template_opens_is_a_thought(connect: Connect) -> None:
+    """S13"""
+    template = ["<|user|>", "?", "<|assistant|>", "<th", "ink>", "\n"]
+    upstream = Upstream([["Let me see.", "</think>", "42"]], count=lambda body: 6, token_texts=template)
+    reply = read(connect(upstream).stream(ask(), NONE))
+    assert (reply.thought, reply.content) == ("Let me see.", "42")
+
+
+def test_a_template_that_closes_the_thought_leaves_the_answer(connect: Connect) -> None:
+    """S13"""
+    template = ["<|assistant|>", "<think>", "\n\n", "</think>", "\n\n"]
+    reply = read(connect(Upstream([["42"]], count=lambda body: 6, token_texts=template)).stream(ask(), NONE))
+    assert (reply.thought, reply.content) == ("", "42")
+
+
 def test_a_tag_behind_a_thought_that_the_server_split_is_text(connect: Connect) -> None:
     reply = read(connect(Upstream([[Thought("Hm."), "<think> opens a thought"]])).stream(ask(), NONE))
     assert (reply.thought, reply.content) == ("Hm.", "<think> opens a thought")
