@@ -22,8 +22,8 @@ FLAG = "flag"
 """Names, as a key in a field's json_schema_extra, a flag that cannot be the field's own name."""
 
 
-def _read_texts(value: Any) -> Any:
-    """Accept one plain text, or a JSON list of texts, from the environment."""
+def read_texts(value: Any) -> Any:
+    """Accept one plain text, or a JSON list of texts, where only text can be given."""
     if not isinstance(value, str):
         return value
     try:
@@ -32,7 +32,7 @@ def _read_texts(value: Any) -> Any:
         return (value,)
 
 
-Texts = Annotated[T, NoDecode, BeforeValidator(_read_texts)]
+Texts = Annotated[T, NoDecode, BeforeValidator(read_texts)]
 """A setting of several texts."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from chat import conversation, transcript
 from chat.captions import model_caption
 from chat.reply import Reply
+from chat.settings import read_texts
 from chat.terminal.session import Session
 from chat.types import GenerationParams, InvalidRequest, parse_params
 
@@ -150,12 +150,7 @@ def _read_value(name: str, value: str) -> object:
     """Turn what was typed into what GenerationParams can check."""
     if value == "none":
         return GenerationParams.model_fields[name].default
-    if name != "stop":
-        return value
-    try:
-        return json.loads(value) if value.startswith("[") else (value,)
-    except json.JSONDecodeError:
-        return (value,)
+    return read_texts(value) if name == "stop" else value
 
 
 def _show_params(session: Session, names: list[str]) -> None:
