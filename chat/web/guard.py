@@ -13,7 +13,7 @@ _IN_PROSE = re.compile(
     rf"""
     (?=[`$\\<&!s])  # nothing below begins otherwise, and most text stops here
     (?: (?P<code> (?P<ticks>`+)(?!`) (?: (?!\n\s*\n). )*? (?<!`)(?P=ticks)(?!`) )
-    | (?P<math> \$\$.{{1,2000}}?\$\$ | \\\[.{{1,2000}}?\\\] | \\\(.{{1,2000}}?\\\) )
+    | (?P<math> \$\$.+?\$\$ | \\\[(?:(?!\\\[).)+?\\\] | \\\((?:(?!\\\().)+?\\\) )
     | !(?=\[) # an image would be fetched from wherever it says
     | <(?=[a-zA-Z/!?])(?!https?://) | &(?=[#\w]+;) | {_NOT_MATH} )
     """,
