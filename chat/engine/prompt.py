@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -51,11 +51,12 @@ class PromptEncoder:
         self._template = ChatTemplate(tokenizer, source, self.thoughts)
         self._text = TextEncoder(tokenizer, is_encoder_decoder=is_encoder_decoder)
         self._turn_tokens = self._measure_turn()
-
-    @property
-    def stop_texts(self) -> tuple[str, ...]:
+        self.stop_texts = self._template.stop_texts
         """Texts that a reply ends before: the next speaker's mark, where no special token ends a turn."""
-        return self._template.stop_texts
+        # Where the end of a message is a mark of the thoughts' format, a thought ends with it too.
+        ends = set(self._template.end_tokens) - self.thoughts.tokens
+        self.end_ids = frozenset(id_ for token, id_ in tokenizer.added_tokens_encoder.items() if token in ends)
+        """Ids that end a reply by the template, whether or not the model's own settings name them."""
 
     def encode(self, prompt: Prompt, max_new_tokens: int) -> EncodedPrompt:
         """Encode messages through the chat template, or a text as it stands.
@@ -70,23 +71,28 @@ class PromptEncoder:
         if self._is_encoder_decoder and prompt and prompt[-1]["role"] == "assistant":
             raise InvalidRequest("This model cannot go on with a reply. Retry it instead.", "messages")
         system, turns = split_turns(prompt, self.thoughts)
-        room = self._window - self._reserved(min(max_new_tokens, self._window // 4))
-
-        @cache
-        def encode_from(turn: int) -> tuple[list[int], str]:
-            return self._encode_chat([*system, *chain.from_iterable(turns[turn:])])
-
-        def fits(turn: int) -> bool:
-            return len(encode_from(turn)[0]) <= room
-
-        newest = max(0, len(turns) - 1)
-        first = newest if self._reads_newest_only else min(newest, self._guess_first(turns, room))
-        while first < newest and not fits(first):
-            first += 1
-        while first > 0 and not self._reads_newest_only and fits(first - 1):
-            first -= 1
+        encode_from = cache(lambda first: self._encode_chat([*system, *chain.from_iterable(turns[first:])]))
+        first = self._choose_first(turns, encode_from, max_new_tokens)
         ids, tail = encode_from(first)
         return self._fit(ids, max_new_tokens, sum(map(len, turns[:first])), tail)
+
+    def _choose_first(
+        self,
+        turns: Sequence[Sequence[Message]],
+        encode_from: Callable[[int], tuple[list[int], str]],
+        max_new_tokens: int,
+    ) -> int:
+        """Return the oldest turn from which on all fits, or else the newest."""
+        newest = max(0, len(turns) - 1)
+        if self._reads_newest_only:
+            return newest
+        room = self._window - self._reserved(min(max_new_tokens, self._window // 4))
+        first = min(newest, self._guess_first(turns, room))
+        while first < newest and len(encode_from(first)[0]) > room:
+            first += 1
+        while first > 0 and len(encode_from(first - 1)[0]) <= room:
+            first -= 1
+        return first
 
     def _guess_first(self, turns: Sequence[Sequence[Message]], room: int) -> int:
         """Return the oldest turn that will still fit, by counting turns alone and no more than fit.

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+from chat.engine.reasoning import special_tokens
 from chat.engine.thought_formats import ThoughtFormat
 from chat.types import InvalidRequest, Message, ModelLoadError, Role
 
@@ -50,7 +51,7 @@ class ChatTemplate:
         self._takes_system = self._shows(_message("system", "A rule"), question)
         self._takes_reply_first = self._shows(reply, question)
         self._takes_empty_reply = self._shows(question, _message("assistant", ""), question)
-        self.stop_texts = self._find_stop_texts()
+        self.end_tokens, self.stop_texts = self._find_end(special_tokens(tokenizer))
 
     def write(self, messages: Sequence[Message]) -> tuple[str, str]:
         """Return the prompt's text, and its end that belongs to the reply already.
@@ -116,19 +117,19 @@ class ChatTemplate:
             return False
         return all(message["content"] in text for message in messages)
 
-    def _find_stop_texts(self) -> tuple[str, ...]:
-        """Return the mark of the next speaker if it is plain text, so text that the model would go on to write."""
+    def _find_end(self, special: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what the template puts behind a reply: special tokens, or the next speaker's mark in plain text."""
         turn = [_message("user", f"{_END}A question"), _message("assistant", f"A reply{_END}")]
         try:
             pieces = self._render([*turn, *turn, *turn]).split(_END)
         except InvalidRequest:
-            return ()
-        if len(pieces) != 7 or any(token in pieces[2] for token in self._tokenizer.all_special_tokens):
-            return ()
-        # A template may number its turns, so what two of them share; and its first line is telling enough.
-        mark = commonprefix([pieces[2], pieces[4]])  # noqa: RUF071
+            return (), ()
+        # A template may number its turns, so take what two of them share; its first line tells enough.
+        mark = commonprefix(pieces[2:5:2])  # noqa: RUF071
         line = mark.strip().partition("\n")[0]
-        return (mark[: mark.find(line) + len(line)],) if line else ()
+        if token := max((token for token in special if line.startswith(token)), key=len, default=""):
+            return (token,), ()
+        return (), (mark[: mark.find(line) + len(line)],) if line and len(pieces) == 7 else ()
 
     def _render(self, messages: Sequence[Message]) -> str:
         chat: list[dict[str, Any]] = [{"role": m["role"], "content": self._content(m)} for m in messages]
@@ -139,7 +140,8 @@ class ChatTemplate:
                 )
             )
         except (TemplateError, TypeError, ValueError) as error:
-            raise InvalidRequest(f"The model's chat template refuses these messages: {error}.", "messages") from error
+            reason = str(error).rstrip(".")
+            raise InvalidRequest(f"The model's chat template refuses these messages: {reason}.", "messages") from error
 
     def _content(self, message: Message) -> str | list[dict[str, str]]:
         return [{"type": "text", "text": message["content"]}] if self._in_blocks else message["content"]

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from chat.engine.reasoning import split
 from chat.engine.thought_formats import ThoughtFormat
-from chat.types import InvalidRequest, Message
+from chat.types import InvalidRequest, Message, Role
 
 
 def split_turns(messages: Sequence[Message], thoughts: ThoughtFormat) -> tuple[list[Message], list[list[Message]]]:
@@ -17,7 +17,8 @@ def split_turns(messages: Sequence[Message], thoughts: ThoughtFormat) -> tuple[l
     """
     if not messages:
         raise InvalidRequest("There is no message to answer. Send one.", "messages")
-    plain = [_plain(message, thoughts, message is messages[-1]) for message in messages]
+    plain = [_plain(message, thoughts) for message in messages[:-1]]
+    plain.append(_plain_last(messages[-1], is_first=not plain))
     system = [message for message in plain if message["role"] == "system"]
     turns: list[list[Message]] = []
     for role, group in groupby((m for m in plain if m["role"] != "system"), key=lambda message: message["role"]):
@@ -27,14 +28,16 @@ def split_turns(messages: Sequence[Message], thoughts: ThoughtFormat) -> tuple[l
     return [_merge(system)] if system else [], turns
 
 
-def _plain(message: Message, thoughts: ThoughtFormat, is_last: bool) -> Message:
-    """Return the message with plain text and without a thought, unless it is the last and may go on thinking."""
-    role, text = message["role"], _flatten(message["content"])
-    if role != "assistant":
-        return {"role": role, "content": text}
-    if is_last:
-        return {"role": role, "content": text, "thought": message.get("thought", "")}
-    return {"role": role, "content": split(thoughts, text)[1]}
+def _plain(message: Message, thoughts: ThoughtFormat) -> Message:
+    """Return the message with plain text and without a thought."""
+    text = _flatten(message["content"])
+    return {"role": message["role"], "content": split(thoughts, text)[1] if message["role"] == "assistant" else text}
+
+
+def _plain_last(message: Message, *, is_first: bool) -> Message:
+    """Return the last message with plain text: a reply may go on thinking, and instructions are to be answered."""
+    role: Role = "user" if message["role"] == "system" and not is_first else message["role"]
+    return {"role": role, "content": _flatten(message["content"]), "thought": message.get("thought", "")}
 
 
 def _flatten(content: object) -> str:

@@ -144,6 +144,10 @@ class TestRoles:
             [user("One"), assistant(""), user("2")]
         )
 
+    def test_instructions_at_the_end_are_answered(self):
+        text = Prompter().text([system("Rules"), user("a"), assistant("b"), system("Now in French.")])
+        assert text.endswith("b<|im_end|>\n<|im_start|>user\nNow in French.<|im_end|>\n<|im_start|>assistant\n")
+
     def test_no_message_is_refused(self):
         with pytest.raises(InvalidRequest, match="no message"):
             Prompter().encode([])
@@ -196,6 +200,11 @@ class TestContinue:
         assert prompter.tokenizer.decode(encoded.input_ids).endswith(partial)
         assert encoded.tail.endswith(partial)
 
+    @pytest.mark.parametrize("template", [CHATML, STRICT])
+    def test_a_blank_reply_is_not_taken_for_the_templates_own_blanks(self, template):
+        prompter = Prompter(template)
+        assert prompter.text([user("a"), assistant("\n")]) == prompter.text([user("a")]) + "\n"
+
     def test_no_end_of_turn_comes_between(self):
         """T9"""
         assert Prompter().text([user("a"), assistant("Once")]).endswith("<|im_start|>assistant\nOnce")
@@ -241,6 +250,22 @@ class TestContinue:
         encoded = PromptEncoder(tokenizer, WINDOW).encode([user("a"), assistant("", thought="hm")], 9)
         expected = "<|start|>user<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>hm"
         assert encoded.input_ids == tokenizer.encode(expected, add_special_tokens=False)
+
+
+class TestEnd:
+    """Where a reply ends by the template."""
+
+    def test_the_token_behind_a_reply_ends_one(self):
+        """S16"""
+        prompter = Prompter()
+        assert prompter.encoder.end_ids == {prompter.tokenizer.convert_tokens_to_ids(TURN_END)}
+        assert prompter.encoder.stop_texts == ()
+
+    def test_a_token_that_also_ends_a_thought_does_not(self):
+        """S14"""
+        tokenizer = tokenizer_for(HARMONY)
+        tokenizer.add_special_tokens({"extra_special_tokens": ["<|channel|>", "<|end|>"]})
+        assert PromptEncoder(tokenizer, WINDOW).end_ids == frozenset()
 
 
 class TestTail:

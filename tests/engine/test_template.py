@@ -4,7 +4,7 @@ import pytest
 
 from chat.engine.reasoning import find_format
 from chat.engine.template import ChatTemplate
-from tests.engine.chat_templates import ALL, BLOCKS, CHATML, ROUNDS, STRICT
+from tests.engine.chat_templates import ALL, BLOCKS, BRACKETS, CHATML, ROUNDS
 from tests.engine.models import byte_tokenizer
 
 
@@ -20,21 +20,23 @@ def message(role, content):
 
 
 @pytest.mark.parametrize(
-    ("source", "stop_texts"),
+    ("source", "end_tokens", "stop_texts"),
     [
-        (CHATML, ()),
-        (STRICT, ()),
-        (ROUNDS, ("\n\n[Round",)),
-        (CHATML.replace("<|im_end|>", "<|eot|>").replace("<|im_start|>", "<|role|>"), ("<|eot|>",)),
-        ("{% for m in messages %}{{ m.role + ': ' + m.content + '\\n\\n' }}{% endfor %}assistant:", ("\n\nuser:",)),
-        ("{% for m in messages %}{{ m.content + '\\n' }}{% endfor %}", ()),
-        ("{{ raise_exception('Only one') if messages[1:] else messages[0].content }}", ()),
+        (CHATML, ("<|im_end|>",), ()),
+        (BRACKETS, ("<|endoftext|>",), ()),
+        (ROUNDS, (), ("\n\n[Round",)),
+        (CHATML.replace("<|im_end|>", "<|eot|>").replace("<|im_start|>", "<|role|>"), (), ("<|eot|>",)),
+        ("{% for m in messages %}{{ m.role + ': ' + m.content + '\\n\\n' }}{% endfor %}assistant:", (), ("\n\nuser:",)),
+        ("{% for m in messages %}{{ m.content + '\\n' }}{% endfor %}", (), ()),
+        ("{{ raise_exception('Only one') if messages[1:] else messages[0].content }}", (), ()),
+        ("{{ messages[-1].content }}", (), ()),
     ],
-    ids=["special", "trimmed", "numbered", "unknown tokens", "plain", "blank", "single"],
+    ids=["special", "behind a blank", "numbered", "unknown tokens", "plain", "blank", "single", "newest"],
 )
-def test_the_next_speakers_mark_is_a_stop_text_unless_it_is_a_special_token(source, stop_texts):
+def test_the_end_of_a_reply_is_read_off_the_template(source, end_tokens, stop_texts):
     """S16, C5"""
-    assert template_for(source).stop_texts == stop_texts
+    template = template_for(source)
+    assert (template.end_tokens, template.stop_texts) == (end_tokens, stop_texts)
 
 
 def test_a_template_of_blocks_gets_blocks():
