@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from math import prod
 from pathlib import Path
 from typing import TypedDict
+from zipfile import is_zipfile
 
 import torch
 from transformers.integrations.gguf.reader import GgufHeader
@@ -83,7 +84,7 @@ def refuse_pointers(files: Iterable[Path]) -> None:
 
 
 def count_bytes(files: Iterable[Path], dtype: torch.dtype) -> int:
-    """Return how many bytes the weights in `files` take once they are loaded as `dtype`.
+    """Return how many bytes the weights in `files` take at least, once they are loaded as `dtype`.
 
     Raises: ModelLoadError if a file is cut short.
     """
@@ -95,7 +96,18 @@ def _count_file_bytes(file: Path, dtype: torch.dtype) -> int:
         return sum(_tensor_bytes(tensor, dtype) for tensor in read_safetensors_header(file).values())
     if file.suffix == ".gguf":
         return sum(prod(tensor.shape) for tensor in read_gguf_header(file).tensors) * dtype.itemsize
-    return file.stat().st_size
+    # Nothing tells how a pickle stores them without reading it, so this counts the least: as float32.
+    return _size_of_pickle(file) * dtype.itemsize // torch.float32.itemsize
+
+
+def _size_of_pickle(file: Path) -> int:
+    """Return the size of a .bin file. Raises: ModelLoadError if it is a zip archive, as they are, without its end."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        is_archive = opened.read(2) == b"PK"
+    if size == 0 or (is_archive and not is_zipfile(file)):
+        raise _cut_short(file, size)
+    return size
 
 
 def _tensor_bytes(tensor: Tensor, dtype: torch.dtype) -> int:

@@ -64,6 +64,12 @@ def test_a_folder_loads_with_what_is_to_be_known_of_it(saved: Path) -> None:
     assert torch.equal(loaded.model(PROMPT).logits, tiny_llama()[0](PROMPT).logits)
 
 
+def test_weights_that_are_only_there_as_a_pickle_load(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save(tiny_llama()[0].state_dict(), folder / "pytorch_model.bin")
+    assert torch.equal(load(folder).model(PROMPT).logits, tiny_llama()[0](PROMPT).logits)
+
+
 def test_no_parameter_is_left_without_its_weights(saved: Path) -> None:
     """L3."""
     model = load(saved).model

@@ -52,6 +52,18 @@ def test_a_cut_files_whole_size_is_told_where_it_is_known(file: Path) -> None:
         count_bytes([file], torch.float32)
 
 
+@pytest.mark.parametrize("size", [0, 1000, -10])
+def test_a_pickle_that_is_cut_short_is_named_with_its_size(tmp_path: Path, size: int) -> None:
+    """L8."""
+    file = tmp_path / "pytorch_model.bin"
+    torch.save(TENSORS, file)
+    assert count_bytes([file], torch.float32) == file.stat().st_size
+    file.write_bytes(file.read_bytes()[:size])
+    left = file.stat().st_size
+    with pytest.raises(ModelLoadError, match=rf"pytorch_model.bin is damaged or cut short: it has {left:,} bytes"):
+        count_bytes([file], torch.float32)
+
+
 @pytest.mark.parametrize("size", [0, 10, 1000, -64])
 def test_a_gguf_file_that_is_cut_short_is_named_with_its_size(tmp_path: Path, size: int) -> None:
     """L8."""
