@@ -52,6 +52,18 @@ def test_a_conversation_streams_stops_and_goes_on(home: Path):
     assert contents == ["first", "Half an ", "second", "A whole answer."]
 
 
+def test_ctrl_c_pressed_again_and_again_does_not_lose_the_conversation(home: Path):
+    with chat(home, [["Half an ", None], ["ECHO"]]) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.send("first" + ENTER)
+        terminal.wait_for("Half an")
+        for _ in range(20):
+            terminal.interrupt()
+        terminal.wait_for(PROMPT)
+        terminal.send("second" + ENTER)
+        terminal.wait_until(lambda screen: screen.count("second") == 2)
+
+
 def test_the_model_stands_on_top(home: Path):
     with chat(home, [["x"]]) as terminal:
         assert terminal.wait_for(PROMPT).startswith("fake/model · cpu float32 · window 2,048 tokens\n>")

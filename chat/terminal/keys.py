@@ -7,20 +7,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 
 @contextmanager
 def stop_key() -> Iterator[threading.Event]:
-    """Set the event at Ctrl-C while the block runs; pressed again, it raises KeyboardInterrupt."""
+    """Set the event at Ctrl-C while the block runs, instead of raising KeyboardInterrupt somewhere in it."""
     pressed = threading.Event()
-
-    def press(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
-
-    before = signal.signal(signal.SIGINT, press)
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
     try:
         yield pressed
     finally:

@@ -36,3 +36,6 @@ def _take(session: Session, line: str) -> None:
             session.ask(line)
     except ChatError as error:
         session.screen.fail(error)
+    except KeyboardInterrupt:
+        # Ctrl-C pressed once more, when the reply had just stopped.
+        return

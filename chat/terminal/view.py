@@ -34,16 +34,16 @@ class ReplyView:
     def follow(self, stream: Generator[Chunk, None, None], reply: Reply) -> None:
         """Add every chunk to `reply` and show it; Ctrl-C stops the stream. Raises: ChatError."""
         due = 0.0
-        try:
-            with stop_key() as stopped, hidden_keys(), closing(stream):
+        with stop_key() as stopped, hidden_keys(), closing(stream):
+            try:
                 for chunk in stream:
                     reply.add(chunk)
                     if stopped.is_set():
                         break
                     if time.monotonic() >= due:
                         due = self._draw(reply)
-        finally:
-            self.show(reply)
+            finally:
+                self.show(reply)
 
     def show(self, reply: Reply) -> None:
         """Show a reply that has ended."""
