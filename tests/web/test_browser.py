@@ -8,37 +8,19 @@ import pytest
 from playwright.sync_api import expect
 
 from chat.types import Chunk, GenerationFailed, InvalidRequest, Progress, Status
-from tests.fakes import FakeEngine
-from tests.web.pages import Visitor, serve_page
+from tests.web.pages import Visitor
 
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def served():
-    engine = FakeEngine()
-    with serve_page(engine) as url:
-        yield engine, url
-
-
 @pytest.fixture
-def engine(served):
-    """The engine behind the page, as new."""
-    engine, _ = served
-    engine.replies, engine.state = [["Hello", " there."]], None
-    for record in (engine.prompts, engine.params, engine.closed):
-        record.clear()
-    return engine
-
-
-@pytest.fixture
-def visit(browser, served, engine):
+def visit(browser, url):
     """Return a function that opens the page as somebody new."""
     contexts = []
 
     def visit(**options: object) -> Visitor:
         contexts.append(browser.new_context(permissions=["clipboard-read", "clipboard-write"], **options))
-        return Visitor(contexts[-1].new_page(), served[1])
+        return Visitor(contexts[-1].new_page(), url)
 
     yield visit
     for context in contexts:
