@@ -197,7 +197,9 @@ class TestContinue:
         """T9"""
         prompter = Prompter(template)
         encoded = prompter.encode([*TALK, assistant(partial)])
-        assert prompter.tokenizer.decode(encoded.input_ids).endswith(partial)
+        text = prompter.tokenizer.decode(encoded.input_ids)
+        assert text.endswith(partial)
+        assert text.count(partial.strip() or "Hi!") == 1
         assert encoded.tail.endswith(partial)
 
     @pytest.mark.parametrize("template", [CHATML, STRICT])
