@@ -11,7 +11,8 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.utils.quantization_config import GgufConfig
 
 from chat.engine.architecture import choose_class, read_config
-from chat.engine.devices import choose_device, choose_dtype, name_dtype, place
+from chat.engine.devices import choose_device, place
+from chat.engine.dtypes import choose_dtype, name_dtype
 from chat.engine.generation import context_window, read_defaults, settle_generation
 from chat.engine.load_errors import explain_load_failure, explain_tokenizer_failure
 from chat.engine.progress import libraries_report
