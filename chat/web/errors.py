@@ -24,7 +24,7 @@ from chat.types import (
     PromptTooLong,
     QueueFull,
 )
-from chat.web.requests import MAX_BODY_BYTES
+from chat.web.fields import MAX_BODY_BYTES
 from chat.web.shapes import ErrorBody
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 
 from chat.types import Engine, Status
-from chat.web.requests import Fields, Name
+from chat.web.fields import Fields, Name
 
 POLL_S = 0.25
 

@@ -9,20 +9,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, model_validator
 
 from chat.types import GenerationParams, Message
-
-MAX_BODY_BYTES = 8 * 2**20
-MAX_MESSAGES = 2_000
-MAX_TEXT = 1_000_000  # characters in one text, more than the largest windows hold
-MAX_NAME = 500
-EMPTY: tuple[object, ...] = (None, [], {})
-
-
-def _mend(text: object) -> object:
-    """Replace half surrogate pairs by U+FFFD, as browsers do: JSON can carry them, UTF-8 and tokenizers cannot."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(text, str) else text
+from chat.web.fields import MAX_MESSAGES, Fields, Name, StopText, Text
 
 
 def _as_list(value: object) -> object:
@@ -31,22 +21,6 @@ def _as_list(value: object) -> object:
 
 def _as_parts(value: object) -> object:
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
-
-
-Text = Annotated[str, Field(max_length=MAX_TEXT), BeforeValidator(_mend)]
-Name = Annotated[str, Field(max_length=MAX_NAME)]
-StopText = Annotated[str, Field(min_length=1, max_length=MAX_NAME), BeforeValidator(_mend)]
-
-
-class Fields(BaseModel):
-    """A JSON object in which null and empty values count as left out, and unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_empty(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value not in EMPTY} if isinstance(data, dict) else data
 
 
 class Sampling(Fields, GenerationParams):

@@ -16,7 +16,7 @@ from chat.types import (
     QueueFull,
 )
 from chat.web.api import create_api
-from chat.web.requests import MAX_BODY_BYTES, MAX_MESSAGES, MAX_TEXT
+from chat.web.fields import MAX_BODY_BYTES, MAX_MESSAGES, MAX_TEXT
 from tests.fakes import FakeEngine
 
 JSON = {"Content-Type": "application/json"}

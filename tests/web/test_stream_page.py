@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import shutil
 import threading
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from chat.settings import Settings
 from chat.types import GenerationFailed, QueueFull
@@ -12,14 +11,6 @@ from tests.fakes import FakeEngine
 from tests.web.server import WatchedEngine, serve
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
