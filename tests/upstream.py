@@ -99,6 +99,7 @@ class Upstream:
                 Route("/v1/chat/completions", self._reply, methods=["POST"]),
                 Route("/v1/completions", self._reply, methods=["POST"]),
                 Route("/tokenize", self._tokenize, methods=["POST"]),
+                Route("/left", self._count_left),
             ]
         )
 
@@ -106,6 +107,9 @@ class Upstream:
         if isinstance(self.models, Refusal):
             return _refuse(self.models)
         return JSONResponse({"object": "list", "data": list(self.models)})
+
+    async def _count_left(self, request: Request) -> Response:
+        return JSONResponse(len(self.left))
 
     async def _tokenize(self, request: Request) -> Response:
         if self.count is None:

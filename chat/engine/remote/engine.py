@@ -77,13 +77,7 @@ class RemoteEngine:
         writing.add_done_callback(lambda _: chunks.put(None))
         waiting = Chunk()
         try:
-            while True:
-                try:
-                    chunk = chunks.get(timeout=_HEARTBEAT_S)
-                except Empty:
-                    chunk = waiting
-                if chunk is None:
-                    break
+            while chunk := _next(chunks, waiting):
                 waiting = Chunk(progress=chunk.progress)
                 yield chunk
             writing.result()
@@ -106,7 +100,7 @@ class RemoteEngine:
             )
             await request.answer(extract)
         except EngineUnavailable as error:
-            self._status = Status("failed", error=error)
+            self._note(Status("failed", error=error))
             self._lost.set()
             raise
 
@@ -115,13 +109,11 @@ class RemoteEngine:
         pause = 1.0
         while True:
             try:
-                info = await self._look()
-            except ChatError as error:
-                log.warning("%s", error)
+                await self._look()
+            except ChatError:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
                 continue
-            log.info("%s is ready: %s, window %s.", self._server.host, info.name, info.window or "unknown")
             pause = 1.0
             await self._lost.wait()
             self._lost.clear()
@@ -130,10 +122,15 @@ class RemoteEngine:
         try:
             info = await self._find_model()
         except ChatError as error:
-            self._status = Status("failed", error=error)
+            self._note(Status("failed", error=error))
             raise
-        self._status = Status("ready", info=info)
+        self._note(Status("ready", info=info))
         return info
+
+    def _note(self, status: Status) -> None:
+        if status.state != self._status.state:
+            log.warning("%s", status.error or f"{self._server.host} answers.")
+        self._status = status
 
     async def _find_model(self) -> ModelInfo:
         entries = await self._list_models()
@@ -150,3 +147,11 @@ class RemoteEngine:
             if not self._settings.model:
                 raise
             return []
+
+
+def _next(chunks: SimpleQueue[Chunk | None], otherwise: Chunk) -> Chunk | None:
+    """Return the next chunk, `otherwise` if none comes for a while, None at the end."""
+    try:
+        return chunks.get(timeout=_HEARTBEAT_S)
+    except Empty:
+        return otherwise

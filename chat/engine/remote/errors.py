@@ -86,6 +86,8 @@ def explain_response(response: httpx2.Response, body: Mapping[str, Any], host: s
         return EngineUnavailable(f"The account at {host} has no credit left. Top it up, or use another key.{said}")
     if status in (429, 503):
         return Overloaded(f"{host} is overloaded. Try again in a minute.{said}", _retry_after(response))
+    if status // 100 == 3:
+        return EngineUnavailable(f"{host} has moved to {response.headers.get('location')}. Correct --engine.")
     if status == 404:
         return _explain_missing(response, reason, body, host)
     if status in (502, 504):
@@ -121,7 +123,7 @@ def _explain_missing(response: httpx2.Response, reason: str, body: Mapping[str, 
     if "model" in reason.lower():
         return ModelNotFound(f"{host} has no model {body.get('model')!r}. Name another with --model. It says: {reason}")
     return NothingThere(
-        f"There is nothing at {response.request.url}. Correct --engine: the address usually ends in /v1."
+        f"There is nothing at {host}{response.request.url.path}. Correct --engine: the address usually ends in /v1."
     )
 
 

@@ -28,7 +28,9 @@ def find_window(entries: Sequence[Mapping[str, Any]], name: str) -> int:
     vLLM, SGLang and others write it beside the name, llama.cpp into `meta`, the hub's router beside each
     provider, of which the smallest counts, because the router chooses.
     """
-    entry = next((entry for entry in entries if entry.get("id") == name), {})
+    # The hub's router lists a model without the provider that may follow its name.
+    ids = (name, name.partition(":")[0])
+    entry = next((entry for entry in entries if entry.get("id") in ids), {})
     places = [entry, entry.get("meta"), *(entry.get("providers") or ())]
     windows = [place.get(field) for place in places if isinstance(place, dict) for field in _WINDOW_FIELDS]
     return min((window for window in windows if isinstance(window, int) and window > 0), default=0)

@@ -21,7 +21,7 @@ class IncomingReply:
         """`tail` is what the prompt already holds of the reply; `started` the time of the request."""
         self._stops, self._splitter = StopTexts(stops), ThoughtSplitter(thoughts, tail)
         self._started, self._first_at, self._last_at = started, 0.0, 0.0
-        self._server_splits = False
+        self._server_splits = self._has_answer = False
         self._reason: str | None = None
         self._pieces = 0
         self._counted: Mapping[str, Any] = {}
@@ -50,9 +50,11 @@ class IncomingReply:
             return Chunk()
         self._count()
         self._server_splits = self._server_splits or bool(thought)
-        if self._server_splits:
-            return Chunk(text=self._stops.feed(text), thought=thought)
-        thought, text = self._splitter.feed(text)
+        if not self._server_splits:
+            thought, text = self._splitter.feed(text)
+        elif not self._has_answer:
+            text = text.lstrip()
+        self._has_answer = self._has_answer or bool(text)
         return Chunk(text=self._stops.feed(text), thought=thought)
 
     def finish(self) -> Chunk:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from chat.engine.remote.body import CONTINUE, OPTIONAL, create_body, whole_text
+from chat.engine.remote.body import CONTINUE, OPTIONAL, RENAMED, create_body, whole_text
 from chat.engine.remote.errors import Overloaded, ReplyCut, WindowExceeded
 from chat.engine.remote.reply import IncomingReply
 from chat.engine.remote.server import Server
@@ -106,7 +106,8 @@ class RemoteRequest:
         """Note what the server refused, so that it is not sent again. Raises: `error` if it cannot be missed."""
         if error.param in CONTINUE:
             raise InvalidRequest(f"{self.server.host} cannot go on with a reply. Retry it instead.") from error
-        if error.param not in OPTIONAL - self.refused:
+        newer = RENAMED.get(error.param or "", "")
+        if error.param not in OPTIONAL - self.refused or newer not in str(error):
             raise error
         self.refused.add(error.param)
 

@@ -137,7 +137,7 @@ def test_nothing_to_answer_is_refused_at_once(connect: Connect) -> None:
     "pieces",
     [
         [Thought("Let me see."), "42"],
-        [Thought("Let me see.", "reasoning"), "42"],
+        [Thought("Let me see.", "reasoning"), "\n", "\n42"],
         ["<thi", "nk>Let me", " see.</think", ">\n\n4", "2"],
     ],
 )
@@ -272,6 +272,7 @@ def test_no_server_gets_a_token_that_was_not_meant_for_it(connect: Connect, monk
         (Refusal(429, {"error": {"message": "Quota.", "code": "insufficient_quota"}}), EngineUnavailable, "credit"),
         (Refusal(503, "Busy.", {"Retry-After": "3600"}), Overloaded, "overloaded"),
         (Refusal(500, "CUDA out of memory"), GenerationFailed, "CUDA out of memory"),
+        (Refusal(308, "", {"Location": "https://there/v1"}), EngineUnavailable, "https://there/v1"),
         (Refusal(502, "Bad gateway"), EngineUnavailable, "behind"),
     ],
 )
@@ -387,6 +388,12 @@ def test_what_a_server_refuses_is_left_out_from_then_on(connect: Connect) -> Non
     assert len(upstream.asked) == 4
     assert "stream_options" not in upstream.asked[3]
     assert (upstream.asked[3].get("max_tokens"), upstream.asked[3]["max_completion_tokens"]) == (None, 1024)
+
+
+def test_a_limit_that_is_too_high_for_the_server_is_told(connect: Connect) -> None:
+    with pytest.raises(InvalidRequest, match="at most 512") as refusal:
+        read(connect(Upstream([Refusal(400, "max_tokens must be at most 512")])).stream(ask(), NONE))
+    assert refusal.value.param == "max_tokens"
 
 
 def test_a_system_text_that_the_model_has_no_role_for_is_put_into_the_first_question(connect: Connect) -> None:

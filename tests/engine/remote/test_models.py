@@ -24,6 +24,10 @@ def test_the_window_is_found_where_each_server_writes_it(entry: dict[str, Any], 
     assert find_window([{"id": "other", "max_model_len": 1}, {"id": "m", **entry}], "m") == window
 
 
+def test_a_provider_may_follow_the_models_name() -> None:
+    assert find_window([{"id": "a/b", "providers": [{"context_length": 9}]}], "a/b:fastest") == 9
+
+
 def test_a_model_that_is_not_listed_has_no_known_window() -> None:
     assert find_window([{"id": "other", "max_model_len": 1}], "m") == 0
 
