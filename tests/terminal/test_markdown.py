@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from chat.terminal import markdown
 from chat.terminal.markdown import GrowingMarkdown
 from tests.emulator import Emulator, create_console
 
@@ -53,6 +54,23 @@ def test_a_reply_that_grows_looks_at_the_end_as_one_that_came_whole(columns: int
     for length in range(len(REPLY)):
         growing.lines(REPLY[:length])
     assert growing.lines(REPLY) == GrowingMarkdown(console).lines(REPLY)
+
+
+def test_only_the_block_that_grows_is_laid_out_again(monkeypatch: pytest.MonkeyPatch):
+    """G1, S10"""
+    laid_out: list[int] = []
+
+    class Counted(markdown.ReplyMarkdown):
+        def __init__(self, source: str) -> None:
+            laid_out.append(len(source))
+            super().__init__(source)
+
+    monkeypatch.setattr(markdown, "ReplyMarkdown", Counted)
+    block = "A paragraph.\n\n"
+    growing = GrowingMarkdown(create_console(Emulator()))
+    for length in range(len(block), len(block) * 50):
+        growing.lines((block * 50)[:length])
+    assert max(laid_out) < 3 * len(block)
 
 
 def test_no_line_is_wider_than_the_terminal():
