@@ -8,7 +8,7 @@ from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, ByteSize, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr, ValidationError
 from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
@@ -20,6 +20,16 @@ POSITIONAL: JsonDict = {"positional": True}
 """Marks, as a field's json_schema_extra, a value that is given without a flag."""
 FLAG = "flag"
 """Names, as a key in a field's json_schema_extra, a flag that cannot be the field's own name."""
+
+
+ENVIRONMENT_ONLY: JsonDict = {"environment_only": True}
+"""Marks, as a field's json_schema_extra, a value that has no flag, because other users can see a process's flags."""
+
+
+def _check_engine(value: str) -> str:
+    if value in ("auto", "direct", "batched", "hub") or value.startswith(("http://", "https://")):
+        return value
+    raise ValueError("Allowed are auto, direct, batched, hub, and the address of a server, as http://host:8000/v1")
 
 
 def read_texts(value: Any) -> Any:
@@ -51,6 +61,13 @@ class EngineSettings(BaseSettings):
     trust_remote_code: bool = Field(False, description="Run Python code that comes with the model.")
     chat_template: str = Field(
         "", description="chatml, chatglm, llama2, alpaca, vicuna, or a template file; empty is the model's own."
+    )
+    engine: Annotated[str, AfterValidator(_check_engine)] = Field(
+        "auto",
+        description="auto, direct, batched, or where the model runs: hub, or an OpenAI-compatible server as http://host:8000/v1.",
+    )
+    engine_key: SecretStr = Field(
+        SecretStr(""), description="Key of that server, or hub token.", json_schema_extra=ENVIRONMENT_ONLY
     )
     tokenizer: str = Field("", description="Hub id or folder of a tokenizer, for a server that cannot count tokens.")
     system_prompt: str = Field("", description="What the model is told first; empty leaves it to the template.")
@@ -113,6 +130,8 @@ def _create_parser(kind: type[EngineSettings], program: str) -> ArgumentParser:
     for name, field in kind.model_fields.items():
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         flag = f"--{extra.get(FLAG, name.replace('_', '-'))}"
+        if extra == ENVIRONMENT_ONLY:
+            continue
         text = f"{field.description} [{field.default}]" if field.default else field.description
         if field.annotation is bool:
             parser.add_argument(flag, dest=name, action=BooleanOptionalAction, help=text)

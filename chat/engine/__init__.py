@@ -8,7 +8,11 @@ from chat.types import Engine
 
 
 def create_engine(settings: EngineSettings) -> Engine:
-    """Return an engine at once; its model loads in the background."""
+    """Return an engine at once; its model loads in the background, or runs on a server."""
+    if settings.engine == "hub" or settings.engine.startswith("http"):
+        from chat.engine.remote import RemoteEngine, find_server
+
+        return RemoteEngine(find_server(settings), settings)
 
     def start(report: Report) -> Engine:
         # torch takes seconds to import, so it waits until the page is up.

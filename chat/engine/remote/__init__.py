@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from chat.engine.remote.engine import RemoteEngine
-from chat.engine.remote.server import Server
+from chat.engine.remote.server import Server, find_server
 
-__all__ = ["RemoteEngine", "Server"]
+__all__ = ["RemoteEngine", "Server", "find_server"]

@@ -8,16 +8,27 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import httpx2
+from huggingface_hub import get_token
 
 from chat.engine.remote.errors import explain_event, explain_failure, explain_response
+from chat.settings import EngineSettings
 from chat.types import ChatError
 
 Event: TypeAlias = Mapping[str, Any]
 
+_HUB = "https://router.huggingface.co/v1"
 _CONNECT_S = 10.0
 _SILENCE_S = 300.0  # a long prompt in a long line may take minutes before the first word
 _DONE: Event = {"choices": [{"finish_reason": "stop"}]}
 """What OpenAI's end mark means to a server that gave no reason before it."""
+
+
+def find_server(settings: EngineSettings) -> Server:
+    """Return the server that the settings name; the hub's gets the token that the person is logged in with."""
+    key = settings.engine_key.get_secret_value()
+    if settings.engine == "hub":
+        return Server(_HUB, key or get_token() or "")
+    return Server(settings.engine, key)
 
 
 class Server:
@@ -30,7 +41,7 @@ class Server:
 
     def __init__(self, url: str, key: str = "", silence_s: float = _SILENCE_S) -> None:
         """`url` ends in /v1. `silence_s` is how long to wait for the next sign of life."""
-        self._url, self._key = url.rstrip("/"), key
+        self._url, self.key = url.rstrip("/"), key
         self._tokenizes = True
         self.host = httpx2.URL(url).netloc.decode()
         self._http = httpx2.AsyncClient(
@@ -90,7 +101,7 @@ class Server:
             raise explain_failure(error, self.host) from error
         except ChatError as error:
             # Some servers quote the key that they refuse.
-            error.args = tuple(str(arg).replace(self._key, "[key]") if self._key else arg for arg in error.args)
+            error.args = tuple(str(arg).replace(self.key, "[key]") if self.key else arg for arg in error.args)
             raise
 
 
