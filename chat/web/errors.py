@@ -17,6 +17,7 @@ from starlette.types import Message, Receive
 
 from chat.types import (
     ChatError,
+    EngineUnavailable,
     GenerationFailed,
     InvalidRequest,
     ModelLoadError,
@@ -65,6 +66,7 @@ KINDS: Mapping[type, Kind] = {
     BodyTooLarge: Kind(413, "invalid_request_error", "request_too_large"),
     ChatError: Kind(500, "server_error"),
     GenerationFailed: Kind(500, "server_error", "generation_failed"),
+    EngineUnavailable: Kind(503, "server_error", "engine_unavailable", RETRY),
     ModelLoadError: Kind(503, "server_error", "model_not_loaded"),
     OutOfMemory: Kind(503, "server_error", "out_of_memory", RETRY),
     QueueFull: Kind(503, "server_error", "queue_full", RETRY),

@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 from chat.settings import Settings
 from chat.types import (
     ChatError,
+    EngineUnavailable,
     GenerationFailed,
     InvalidRequest,
     ModelLoadError,
@@ -44,6 +45,7 @@ def client(engine=None):
         (InvalidRequest("The template refuses this.", "messages"), 400, None),
         (PromptTooLong(5000, 2048), 400, "context_length_exceeded"),
         (QueueFull("32 people are waiting already."), 503, "queue_full"),
+        (EngineUnavailable("The server is down."), 503, "engine_unavailable"),
         (ModelLoadError("The download was cut."), 503, "model_not_loaded"),
         (ModelNotFound("There is no such model."), 503, "model_not_loaded"),
         (OutOfMemory("No memory is left."), 503, "out_of_memory"),
@@ -57,7 +59,7 @@ def test_each_error_has_its_status_and_words(error, status, code):
     assert response.status_code == status
     assert response.json()["error"]["code"] == code
     assert response.json()["error"]["message"] == str(error)
-    assert ("retry-after" in response.headers) == isinstance(error, QueueFull | OutOfMemory)
+    assert ("retry-after" in response.headers) == isinstance(error, QueueFull | OutOfMemory | EngineUnavailable)
 
 
 def test_a_mistake_of_ours_is_logged_and_not_shown(caplog):
