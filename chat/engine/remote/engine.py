@@ -6,13 +6,13 @@ import asyncio
 import logging
 from collections.abc import Generator
 from concurrent.futures import CancelledError
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from chat.engine.remote.background import Background
 from chat.engine.remote.body import tidy
 from chat.engine.remote.counter import TokenCounter
 from chat.engine.remote.errors import NothingThere
+from chat.engine.remote.inbox import Inbox
 from chat.engine.remote.models import choose_model, find_window
 from chat.engine.remote.request import Put, RemoteRequest
 from chat.engine.remote.server import Server
@@ -30,7 +30,6 @@ from chat.types import (
     Status,
 )
 
-_HEARTBEAT_S = 0.1
 _LONGEST_PAUSE_S = 8.0
 
 log = logging.getLogger(__name__)
@@ -72,13 +71,11 @@ class RemoteEngine:
 
     def _read(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
         """Run in the reader's thread: pass on what the event loop writes, and a sign of life meanwhile."""
-        chunks: SimpleQueue[Chunk | None] = SimpleQueue()
-        writing = self._background.submit(self._write(prompt, params, chunks.put))
-        writing.add_done_callback(lambda _: chunks.put(None))
-        waiting = Chunk()
+        inbox = Inbox()
+        writing = self._background.submit(self._write(prompt, params, inbox.put))
+        writing.add_done_callback(lambda _: inbox.put(None))
         try:
-            while chunk := _next(chunks, waiting):
-                waiting = Chunk(progress=chunk.progress)
+            while chunk := inbox.take():
                 yield chunk
             writing.result()
         except CancelledError:
@@ -129,7 +126,8 @@ class RemoteEngine:
 
     def _note(self, status: Status) -> None:
         if status.state != self._status.state:
-            log.warning("%s", status.error or f"{self._server.host} answers.")
+            level = logging.WARNING if status.error else logging.INFO
+            log.log(level, "%s", status.error or f"{self._server.host} answers.")
         self._status = status
 
     async def _find_model(self) -> ModelInfo:
@@ -147,11 +145,3 @@ class RemoteEngine:
             if not self._settings.model:
                 raise
             return []
-
-
-def _next(chunks: SimpleQueue[Chunk | None], otherwise: Chunk) -> Chunk | None:
-    """Return the next chunk, `otherwise` if none comes for a while, None at the end."""
-    try:
-        return chunks.get(timeout=_HEARTBEAT_S)
-    except Empty:
-        return otherwise

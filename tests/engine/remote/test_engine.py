@@ -50,10 +50,12 @@ def settle(engine: object, state: str) -> Status:
 
 def test_a_reply_comes_in_pieces_and_ends_with_its_cost(connect: Connect) -> None:
     usage = {"prompt_tokens": 30, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 16}}
-    engine = connect(Upstream([["Hello", " there."]], usage=usage))
-    chunks = [chunk for chunk in engine.stream(ask(), NONE) if chunk != Chunk()]
-    assert [chunk.text for chunk in chunks] == ["Hello", " there.", ""]
-    assert [chunk.finish_reason for chunk in chunks] == [None, None, "stop"]
+    go_on = threading.Event()
+    stream = connect(Upstream([["Hello", go_on, " there."]], usage=usage)).stream(ask(), NONE)
+    assert until_text(stream) == "Hello"
+    go_on.set()
+    chunks = [chunk for chunk in stream if chunk != Chunk()]
+    assert [(chunk.text, chunk.finish_reason) for chunk in chunks] == [(" there.", None), ("", "stop")]
     cost = chunks[-1].usage
     assert cost is not None
     assert (cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens) == (30, 16, 2)
