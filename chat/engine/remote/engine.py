@@ -126,8 +126,7 @@ class RemoteEngine:
 
     def _note(self, status: Status) -> None:
         if status.state != self._status.state:
-            level = logging.WARNING if status.error else logging.INFO
-            log.log(level, "%s", status.error or f"{self._server.host} answers.")
+            log.info("%s", status.error or f"{self._server.host} answers.")
         self._status = status
 
     async def _find_model(self) -> ModelInfo:

@@ -46,7 +46,7 @@ class Visitor:
         for chunk in stream:
             now = time.perf_counter()
             if chunk.text:
-                self.pieces += 1
+                self.pieces += chunk.text.count("word")
                 self.gaps += [now - last] if last else []
                 last = now
             if self.stop.is_set():
