@@ -19,14 +19,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from chat.web.page import create_page
 
     engine = create_engine(settings)
+    page = create_page(engine, settings)
     try:
-        create_page(engine, settings).launch(
+        page.launch(
             server_name=settings.host,
             server_port=port,
             root_path=settings.root_path,
             share=settings.share,
             app_kwargs={"routes": create_api(engine, settings).routes},
+            quiet=True,
+            prevent_thread_lock=True,
         )
+        print(f"The page is at {page.local_url} (Ctrl-C ends it)", flush=True)  # noqa: T201
+        page.block_thread()
     finally:
         engine.close()
 
