@@ -11,7 +11,7 @@ from typing import Any
 from chat.engine.remote.background import Background
 from chat.engine.remote.body import tidy
 from chat.engine.remote.counter import TokenCounter
-from chat.engine.remote.errors import NothingThere
+from chat.engine.remote.errors import NothingThere, ReplyCut
 from chat.engine.remote.inbox import Inbox
 from chat.engine.remote.models import choose_model, find_window
 from chat.engine.remote.request import Put, RemoteRequest
@@ -96,8 +96,7 @@ class RemoteEngine:
                 lambda prompt: self._counter.count(prompt, info.name),
             )
             await request.answer(extract)
-        except EngineUnavailable as error:
-            self._note(Status("failed", error=error))
+        except (EngineUnavailable, ReplyCut):
             self._lost.set()
             raise
 
@@ -119,7 +118,8 @@ class RemoteEngine:
         try:
             info = await self._find_model()
         except ChatError as error:
-            self._note(Status("failed", error=error))
+            # A new error, because one that was raised keeps its frames, and with them the prompt, alive.
+            self._note(Status("failed", error=type(error)(*error.args)))
             raise
         self._note(Status("ready", info=info))
         return info

@@ -63,6 +63,13 @@ class WindowExceeded(PromptTooLong):
         self.counts_reply = bool(_REPLY.search(reason))
 
 
+class ConnectionBroken(EngineUnavailable):
+    """The server went away before it said anything."""
+
+    def __init__(self) -> None:
+        super().__init__("The server broke the connection off before it answered. Try again.")
+
+
 class ReplyCut(GenerationFailed):
     """The reply broke off."""
 
@@ -82,7 +89,7 @@ def explain_response(response: httpx2.Response, body: Mapping[str, Any], host: s
             f"{host} refuses {'the key' if 'authorization' in response.request.headers else 'to answer without a key'} "
             f"({status}). Set the environment variable CHAT_ENGINE_KEY and start again."
         )
-    if status == 402 or code in _FOR_EVER:
+    if status == 402 or not _FOR_EVER.isdisjoint(code.split()):
         return EngineUnavailable(f"The account at {host} has no credit left. Top it up, or use another key.{said}")
     if status in (429, 503):
         return Overloaded(f"{host} is overloaded. Try again in a minute.{said}", _retry_after(response))
@@ -116,11 +123,11 @@ def explain_failure(error: httpx2.TransportError, host: str) -> ChatError:
         return GenerationFailed(f"{host} has been silent for too long. Try again; its own log says more.")
     if isinstance(error, httpx2.SSEError):
         return GenerationFailed(f"{host} does not answer as OpenAI's API does: {error}")
-    return ReplyCut()
+    return ConnectionBroken()
 
 
 def _explain_missing(response: httpx2.Response, reason: str, body: Mapping[str, Any], host: str) -> ChatError:
-    if "model" in reason.lower():
+    if "model" in body and "model" in reason.lower():
         return ModelNotFound(f"{host} has no model {body.get('model')!r}. Name another with --model. It says: {reason}")
     return NothingThere(
         f"There is nothing at {host}{response.request.url.path}. Correct --engine: the address usually ends in /v1."
@@ -176,4 +183,4 @@ def _find_cause(error: BaseException) -> str:
         elif isinstance(cause, OSError) and cause.strerror:
             words = cause.strerror
         cause = cause.__cause__ or cause.__context__
-    return words or type(error).__name__
+    return words or "no connection in time"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chat.engine.reasoning import ThoughtSplitter
-from chat.engine.remote.errors import ReplyCut, explain_event
+from chat.engine.remote.errors import ConnectionBroken, explain_event
 from chat.engine.remote.server import Event
 from chat.engine.stop_texts import StopTexts
 from chat.engine.thought_formats import ThoughtFormat
@@ -58,19 +58,22 @@ class IncomingReply:
         return Chunk(text=self._stops.feed(text), thought=thought)
 
     def finish(self) -> Chunk:
-        """Return what was held back. Raises: ReplyCut, GenerationFailed if this was not a proper end."""
+        """Return what was held back."""
         thought, text = self._splitter.finish()
         return Chunk(text=self._stops.feed(text) + self._stops.finish(), thought=thought)
 
     def last_chunk(self, messages_left_out: int) -> Chunk:
-        """Return the chunk that ends the stream. Raises: GenerationFailed if the reply has no proper end."""
+        """Return the chunk that ends the stream.
+
+        Raises: ConnectionBroken, GenerationFailed if the reply has no proper end.
+        """
         return Chunk(finish_reason=self._finish_reason(), usage=self._usage(messages_left_out))
 
     def _finish_reason(self) -> FinishReason:
         if self.is_cut:
             return "stop"
         if self._reason is None or self._reason in ("abort", "error"):
-            raise ReplyCut
+            raise ConnectionBroken
         if self._reason == "content_filter":
             raise GenerationFailed("The server's content filter ended the reply. What came so far is kept.")
         return "length" if self._reason == "length" else "stop"

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from chat.engine.remote.body import CONTINUE, OPTIONAL, RENAMED, create_body, whole_text
-from chat.engine.remote.errors import Overloaded, ReplyCut, WindowExceeded
+from chat.engine.remote.errors import ConnectionBroken, Overloaded, ReplyCut, WindowExceeded
 from chat.engine.remote.reply import IncomingReply
 from chat.engine.remote.server import Server
 from chat.engine.remote.window import Extract, shrink
 from chat.engine.thought_formats import TAGGED
 from chat.types import (
     Chunk,
-    EngineUnavailable,
     GenerationFailed,
     GenerationParams,
     InvalidRequest,
@@ -73,12 +72,10 @@ class RemoteRequest:
             await self._receive(extract, reply)
             self._put(reply.finish())
             self.put(reply.last_chunk(extract.messages_left_out))
-        except GenerationFailed as error:
+        except (ConnectionBroken, GenerationFailed) as error:
             self._put(reply.finish())
-            if isinstance(error, ReplyCut) and not reply.has_begun:
-                raise EngineUnavailable(
-                    f"{self.server.host} broke the connection off before the reply began. Try again."
-                ) from error
+            if isinstance(error, ConnectionBroken) and reply.has_begun:
+                raise ReplyCut from error
             raise
 
     async def _receive(self, extract: Extract, reply: IncomingReply) -> None:

@@ -72,7 +72,7 @@ class Server:
     async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Event, None]:
         """Stream the events of a reply. Closing the generator, or cancelling its task, ends the connection.
 
-        Raises: ChatError, after the first event only GenerationFailed.
+        Raises: ChatError.
         """
         with self._in_words():
             # Escaped to ASCII, because half a surrogate pair has no UTF-8.

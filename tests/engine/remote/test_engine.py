@@ -271,7 +271,7 @@ def test_no_server_gets_a_token_that_was_not_meant_for_it(connect: Connect, monk
         (Refusal(404, "The model `m` does not exist."), ModelNotFound, "--model"),
         (Refusal(404, {"detail": "Not Found"}), EngineUnavailable, "/v1"),
         (Refusal(400, "temperature must be at most 2"), InvalidRequest, "at most 2"),
-        (Refusal(429, {"error": {"message": "Quota.", "code": "insufficient_quota"}}), EngineUnavailable, "credit"),
+        (Refusal(429, {"error": {"type": "x", "code": "insufficient_quota"}}), EngineUnavailable, "credit"),
         (Refusal(503, "Busy.", {"Retry-After": "3600"}), Overloaded, "overloaded"),
         (Refusal(500, "CUDA out of memory"), GenerationFailed, "CUDA out of memory"),
         (Refusal(308, "", {"Location": "https://there/v1"}), EngineUnavailable, "https://there/v1"),
@@ -322,7 +322,7 @@ def test_text_that_came_before_the_connection_broke_is_kept(connect: Connect, br
 
 
 def test_a_connection_that_broke_before_the_reply_is_no_cut_reply(connect: Connect) -> None:
-    with pytest.raises(EngineUnavailable, match="before the reply began"):
+    with pytest.raises(EngineUnavailable, match="before it answered"):
         read(connect(Upstream([[Cut]])).stream(ask(), NONE))
 
 
@@ -433,7 +433,7 @@ def test_a_server_that_is_back_answers_the_next_message_before_it_was_looked_for
         read(engine.stream(ask(), NONE))
     with pytest.raises(EngineUnavailable):
         read(engine.stream(ask(), NONE))
-    assert engine.status().state == "failed"
+    settle(engine, "failed")
     with Upstream(port=port):
         assert read(engine.stream(ask(), NONE)).content == "Hello there."
         assert engine.status().state == "ready"
@@ -550,6 +550,22 @@ def test_twenty_visitors_stream_at_once_and_each_reads_its_own_reply(connect: Co
         visitor.join()
     assert replies == {n: f"{n} " * 30 for n in range(20)}
     assert threading.active_count() <= before
+
+
+def test_visitors_who_leave_end_only_their_own_replies(connect: Connect) -> None:
+    """T5"""
+    go_on = threading.Event()
+    upstream = Upstream([["Hello", go_on, "!"]])
+    engine = connect(upstream)
+    streams = [engine.stream(ask(), NONE) for _ in range(10)]
+    assert [until_text(stream) for stream in streams] == ["Hello"] * 10
+    for stream in streams[::2]:
+        stream.close()
+    while len(upstream.left) < 5:
+        assert upstream.someone_left.wait(5)
+    go_on.set()
+    assert [read(stream).content for stream in streams[1::2]] == ["!"] * 5
+    assert sorted(upstream.left) == [0, 2, 4, 6, 8]
 
 
 def test_torch_is_not_imported() -> None:
