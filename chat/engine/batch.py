@@ -10,9 +10,8 @@ from transformers import ContinuousBatchingConfig, GenerationConfig, PreTrainedM
 from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 from transformers.generation.continuous_batching.requests import FutureRequestState, GenerationOutput
 
-from chat.engine.choosing import TokenChooser, create_choice
+from chat.engine.choosing import Choice, TokenChooser
 from chat.engine.pages import MOST_REQUESTS, PagePool
-from chat.engine.request import Request
 
 
 class Batch:
@@ -23,10 +22,10 @@ class Batch:
         model: PreTrainedModel,
         pool: PagePool,
         end_ids: Collection[int],
-        watch: Callable[[Sequence[FutureRequestState]], None],
+        watch: Callable[[Sequence[FutureRequestState]], None] = lambda members: None,
     ) -> None:
         """`watch` is called in the manager's thread before each step, with the requests that take part in it."""
-        self._model, self._end_ids = model, list(end_ids) or [-1]
+        self._end_ids = list(end_ids) or [-1]
         generative: Any = model
         self._manager: ContinuousBatchingManager = generative.init_continuous_batching(
             generation_config=GenerationConfig(do_sample=False, eos_token_id=self._end_ids),
@@ -54,19 +53,18 @@ class Batch:
 
     def failure(self) -> Exception:
         """Wait for the end of a dead manager; return why it died."""
-        self._manager.stop(block=True)
+        self.stop()
         return self._manager.background_thread_status.fatal_error or RuntimeError("The batch has ended")
 
-    def add(self, request: Request) -> None:
+    def add(self, id: str, input_ids: Sequence[int], choice: Choice, max_new_tokens: int) -> None:
         """Begin a request; its tokens come out of `output`."""
-        ids = list(request.prompt.input_ids)
         self._manager.add_request(
-            ids,
-            request.id,
-            max_new_tokens=request.prompt.max_new_tokens,
+            list(input_ids),
+            id,
+            max_new_tokens=max_new_tokens,
             streaming=True,
             eos_token_id=self._end_ids,
-            choice=create_choice(self._model, request.params, len(ids)),
+            choice=choice,
         )
 
     def cancel(self, id: str) -> None:
@@ -79,5 +77,6 @@ class Batch:
         return output
 
     def stop(self) -> None:
-        """End the manager's thread after its present step, and give its memory back."""
-        self._manager.stop(block=True, hard_stop=True)
+        """End the manager's thread after its present step."""
+        if self._manager.is_running():
+            self._manager.stop(block=True, hard_stop=True)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from transformers.generation.continuous_batching.requests import FutureRequestState, GenerationOutput
 
 from chat.engine.batch import Batch
+from chat.engine.batching_trial import try_batching
+from chat.engine.choosing import create_choice
 from chat.engine.failures import DeviceLost, explain_failure
 from chat.engine.loading import LoadedModel
 from chat.engine.local import LocalEngine
@@ -27,7 +29,9 @@ class BatchedEngine(LocalEngine):
     """
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
+        """Raises: CannotBatch, if a trial on the model itself fails, OutOfMemory."""
         self._pool = plan_pages(loaded.model, loaded.info.window, settings.cache_memory)
+        try_batching(loaded.model, self._pool)
         window = min(loaded.info.window, self._pool.longest)
         super().__init__(replace(loaded, info=replace(loaded.info, window=window)), settings)
         self._batch: Batch | None = None
@@ -55,29 +59,33 @@ class BatchedEngine(LocalEngine):
         if self._batch and self._batch.dead:
             self._bury(self._batch)
         self._serve(request)
+        ids = request.prompt.input_ids
         try:
             if self._batch is None:
                 self._batch = Batch(self._model, self._pool, self._preparer.end_ids, self._watch)
-            self._batch.add(request)
+            choice = create_choice(self._model, request.params, len(ids))
+            self._batch.add(request.id, ids, choice, request.prompt.max_new_tokens)
         except Exception as error:
             self._end(request, explain_failure(error))
 
     def _watch(self, members: Sequence[FutureRequestState]) -> None:
-        """Run in the batch's thread before each step: note how far each prompt is read."""
+        """Run in the batch's thread before each step: note how far each prompt is read, and see who has stopped."""
         for member in members:
             request = self._serving.get(member.state.request_id)
-            if request is None or member.state.generated_tokens:
+            if request is None:
                 continue
-            done = member.state.position_offset - member.query_length
-            if request.progress is None:
-                request.cached_tokens = done
-            request.progress = Progress("reading", done, len(request.prompt.input_ids))
+            if request.should_stop and self._batch:
+                self._batch.cancel(request.id)
+            if not member.state.generated_tokens:
+                done = member.state.position_offset - member.query_length
+                if request.progress is None:
+                    request.cached_tokens = done
+                request.progress = Progress("reading", done, len(request.prompt.input_ids))
 
     def _deliver(self, batch: Batch) -> None:
-        """Pass on what the batch has to say next, and end whoever has stopped or failed."""
-        output = batch.output(_TICK_S)
-        if output and not batch.dead:
-            self._take(output)
+        """Pass on what the batch has to say next, and end whoever has stopped."""
+        if output := batch.output(_TICK_S):
+            self._take(output, batch)
         for request in list(self._serving.values()):
             if request.should_stop:
                 batch.cancel(request.id)
@@ -85,7 +93,7 @@ class BatchedEngine(LocalEngine):
         if batch.dead:
             self._bury(batch)
 
-    def _take(self, output: GenerationOutput) -> None:
+    def _take(self, output: GenerationOutput, batch: Batch) -> None:
         """Write the new ones of a request's tokens, which the output holds all of; an error is this request's own."""
         request = self._serving.get(output.request_id)
         if request is None:
@@ -94,22 +102,25 @@ class BatchedEngine(LocalEngine):
             for token_id in output.generated_tokens[len(request.streamer.token_ids) :]:
                 request.progress = None
                 request.streamer.put_token(token_id)
-            if output.error:
+            if output.error and not batch.dead:
                 raise GenerationFailed(output.error)
         except Exception as error:
             request.cancelled.set()
             request.streamer.fail(explain_failure(error))
-        if output.is_finished():
+        if output.is_finished() and not batch.dead:
             self._end(request)
 
     def _bury(self, batch: Batch) -> None:
-        """Tell everybody what a dead batch died of; the next request gets a new one."""
+        """Tell everybody what a dead batch died of, after its last words; the next request gets a new one."""
         error = batch.failure()
+        while output := batch.output(0):
+            self._take(output, batch)
         for request in list(self._serving.values()):
             # One for each, because a raised exception carries its reader's frames.
             failure = explain_failure(error)
             self._end(request, failure)
-            self._lost = failure if isinstance(failure, DeviceLost) else None
+            if isinstance(failure, DeviceLost):
+                self._lost = failure
         self._batch = None
         release_memory()
 

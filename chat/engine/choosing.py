@@ -116,18 +116,18 @@ def _draw(scores: torch.Tensor, choices: Sequence[Choice]) -> torch.Tensor:
     vocabulary = scores.shape[-1]
     top_p = column([choice.top_p for choice in choices])
     top_k = column([choice.top_k or vocabulary for choice in choices])
+    limited = top_k < vocabulary
     scores = scores / column([choice.temperature for choice in choices])
     total = scores.logsumexp(dim=-1, keepdim=True)
     for looked_at in (min(_LIKELIEST, vocabulary), vocabulary):
         best, ids = scores.topk(looked_at)
         shares = (best - total).exp()
-        enough = (shares.sum(-1, keepdim=True) > top_p) | (top_k <= looked_at)
-        if enough.all():
+        if torch.where(limited, top_k <= looked_at, shares.sum(-1, keepdim=True) > top_p).all():
             break
     shares = shares.where(torch.arange(looked_at, device=scores.device) < top_k, 0.0)
-    shares = shares / shares.sum(-1, keepdim=True)
+    whole = torch.where(limited, shares.sum(-1, keepdim=True), 1.0)
     before = shares.cumsum(-1) - shares
-    shares = shares.where(before < top_p, 0.0)
+    shares = shares.where(before < top_p * whole, 0.0)
     mark = column([choice.random.random() for choice in choices]) * shares.sum(-1, keepdim=True)
     place = (shares.cumsum(-1) <= mark).sum(-1, keepdim=True)
     return ids.gather(1, place.clamp(max=looked_at - 1))[:, 0]
