@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-from typing import Any
-
 import torch
-from transformers import LogitsProcessorList, StoppingCriteria, StoppingCriteriaList
 
 from chat.engine.failures import DeviceLost, explain_failure
 from chat.engine.loading import LoadedModel
@@ -14,7 +10,7 @@ from chat.engine.local import LocalEngine
 from chat.engine.memory import free_memory, release_memory
 from chat.engine.reading import PromptReader
 from chat.engine.request import Request
-from chat.engine.sampling import ScoreGuard, create_generation_config
+from chat.engine.sampling import generate
 from chat.settings import EngineSettings
 from chat.types import ChatError, OutOfMemory
 
@@ -59,24 +55,21 @@ class DirectEngine(LocalEngine):
         return None
 
     def _generate(self, request: Request) -> None:
-        params, prompt = request.params, request.prompt
+        prompt = request.prompt
         cache = self._reader.read(request)
         if request.cancelled.is_set():
             return
         # A cache of recurrent states alone does not know its length, so generate must not see what it holds.
         unread = prompt.input_ids[-1:] if cache and all(cache.is_linear) else prompt.input_ids
-        input_ids = torch.tensor([unread], device=self._model.device)
         request.streamer.next_tokens_are_prompt = True  # also at a second try
-        torch.manual_seed(secrets.randbits(63) if params.seed is None else params.seed)
-        generative: Any = self._model  # the class does not tell that it can generate
-        generative.generate(
-            input_ids,
-            attention_mask=torch.ones_like(input_ids),
-            generation_config=create_generation_config(generative.generation_config, params, prompt.max_new_tokens),
-            streamer=request.streamer,
-            stopping_criteria=StoppingCriteriaList([_Stopped(request)]),
-            logits_processor=LogitsProcessorList([ScoreGuard()]),
-            **({} if cache is None else {"cache": cache}),
+        generate(
+            self._model,
+            unread,
+            request.params,
+            prompt.max_new_tokens,
+            request.streamer,
+            lambda: request.should_stop,
+            cache,
         )
         if cache is not None:
             self._reader.keep(request, cache)
@@ -85,14 +78,3 @@ class DirectEngine(LocalEngine):
 def _cache_budget(settings: EngineSettings, device: torch.device) -> int:
     """Return how many bytes of earlier turns to keep: as set, else a quarter of what is free with the model loaded."""
     return free_memory(device) // 4 if settings.cache_memory is None else settings.cache_memory
-
-
-class _Stopped(StoppingCriteria):
-    """End generation when the request was cancelled or its stop text has come."""
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: object) -> torch.Tensor:
-        """Return one flag for each row of `input_ids`, shape (batch,)."""
-        return torch.full((input_ids.shape[0],), self._request.should_stop, device=input_ids.device)
