@@ -6,17 +6,20 @@ import errno
 import socket
 from collections.abc import Sequence
 
+from chat.accounts import BadAccount, read_accounts
 from chat.settings import Settings, read_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C. The page is up before the model is."""
     settings = read_settings(Settings, "app.py", arguments)
+    check_accounts(settings)
     port = choose_port(settings.host, settings.port)
     # Gradio takes seconds to import, so --help and mistakes are answered first.
     from chat.engine import create_engine
     from chat.web.api import create_api
     from chat.web.page import create_page
+    from chat.web.sharing import describe
 
     engine = create_engine(settings)
     page = create_page(engine, settings)
@@ -30,10 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
             quiet=True,
             prevent_thread_lock=True,
         )
+        for line in describe(settings, page.share_url):
+            print(line)  # noqa: T201
         print(f"The page is at {page.local_url} (Ctrl-C ends it)", flush=True)  # noqa: T201
         page.block_thread()
     finally:
         engine.close()
+
+
+def check_accounts(settings: Settings) -> None:
+    """Raise SystemExit if those who may log in cannot be read."""
+    try:
+        read_accounts(settings)
+    except BadAccount as error:
+        raise SystemExit(f"app.py: {error}") from None
 
 
 def choose_port(host: str, port: int) -> int:

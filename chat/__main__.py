@@ -1,4 +1,4 @@
-"""`python -m chat`: talk in the terminal; `python -m chat bench`: measure how fast the model is here."""
+"""`python -m chat`: talk in the terminal. `python -m chat bench` measures the model, `password` makes an account."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from importlib import import_module
 
 def main() -> int:
     """Run the program that the first argument names, or else the chat; return the exit status."""
-    name, arguments = ("bench", sys.argv[2:]) if sys.argv[1:2] == ["bench"] else ("cli", sys.argv[1:])
+    is_named = sys.argv[1:2] in (["bench"], ["password"])
+    name, arguments = (sys.argv[1], sys.argv[2:]) if is_named else ("cli", sys.argv[1:])
     try:
         status: int = import_module(f"chat.{name}").main(arguments)
     except KeyboardInterrupt:

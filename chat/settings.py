@@ -106,6 +106,23 @@ class Settings(EngineSettings):
     api_key: Texts[tuple[Annotated[SecretStr, Field(min_length=1)], ...]] = Field(
         (), description="Key that clients of the HTTP API must send; repeatable. Safer in the environment."
     )
+    auth: Texts[tuple[SecretStr, ...]] = Field(
+        (), description="NAME:PASSWORD of who may log in to the page; repeatable. Safer in the environment."
+    )
+    auth_file: str = Field("", description="File of such accounts; `python -m chat password NAME` makes its lines.")
+    messages_per_minute: int | None = Field(
+        None, ge=1, description="Most messages from one address; unset: 60, but this machine itself has no limit."
+    )
+    replies_per_address: int | None = Field(
+        None, ge=1, description="Most replies at once to one address; unset: 8, but this machine itself has no limit."
+    )
+    message_length: int = Field(1_000_000, ge=1, description="Most characters in one message.")
+    history_length: int = Field(2_000, ge=1, description="Most messages in one conversation.")
+
+    @property
+    def has_login(self) -> bool:
+        """Whether the page asks for a name and a password."""
+        return bool(self.auth or self.auth_file)
 
 
 def read_settings(kind: type[S], program: str, arguments: Sequence[str] | None = None) -> S:

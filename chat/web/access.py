@@ -19,9 +19,14 @@ BEARER = HTTPBearer(auto_error=False, description="A key given to the server wit
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host")
 
 
+def is_public(settings: Settings) -> bool:
+    """Tell whether other machines can reach this server."""
+    return settings.share or not _is_local(settings.host)
+
+
 def is_open(settings: Settings) -> bool:
-    """Tell whether the API answers at all: it needs a key as soon as other machines can reach it."""
-    return bool(settings.api_key) or (_is_local(settings.host) and not settings.share)
+    """Tell whether the API answers at all: it needs a key once others can reach it, or the page has a login."""
+    return bool(settings.api_key) or not (is_public(settings) or settings.has_login)
 
 
 def create_guard(settings: Settings) -> Guard:
@@ -36,7 +41,7 @@ def create_guard(settings: Settings) -> Guard:
 
     def check_local(request: Request) -> None:
         if not is_open(settings):
-            raise Closed("The API is closed, because other machines can reach this server. " + _ADVICE)
+            raise Closed("The API is closed: other machines can reach this server, or its page has a login. " + _ADVICE)
         if not _comes_from_here(request):
             raise Closed("Without a key the API answers only this machine's own programs and pages. " + _ADVICE)
 

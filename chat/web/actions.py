@@ -17,6 +17,7 @@ from chat.settings import Settings
 from chat.types import ChatError, Engine, GenerationParams, parse_params
 from chat.web import view
 from chat.web.guard import unguard
+from chat.web.limits import Limits, address_of
 from chat.web.turns import Turns, Update
 
 Outputs: TypeAlias = tuple[Any, History, list[view.Shown], str]
@@ -46,6 +47,7 @@ class Actions:
         self._engine = engine
         self._settings = settings
         self._turns = Turns(engine)
+        self._limits = Limits(settings)
 
     def submit(self, text: str, history: History, request: gr.Request, *panel: str) -> Generator[Outputs, None, None]:
         """Answer what is in the message box; it is emptied once the question is accepted."""
@@ -122,7 +124,7 @@ class Actions:
         with _toasts():
             asked, prompt, params = conversation.ask(history, message), self._settings.system_prompt, GenerationParams()
             error = None
-            with closing(self._turns.take(_visitor(request), history, asked, prompt, params)) as updates:
+            with closing(self._take(request, history, asked, prompt, params)) as updates:
                 for update in updates:
                     yield update.reply.content, update.history
                     error = update.error
@@ -137,7 +139,7 @@ class Actions:
         params = parse_params(**{name: value.strip() or None for name, value in zip(PANEL, values, strict=True)})
         settled = view.show(asked[:-1] if conversation.can_continue(asked) else asked)
         box, error = "" if typed else gr.skip(), None
-        with closing(self._turns.take(_visitor(request), before, asked, prompt, params)) as updates:
+        with closing(self._take(request, before, asked, prompt, params)) as updates:
             for update in updates:
                 error = update.error
                 if error and typed and update.history is before:
@@ -149,6 +151,17 @@ class Actions:
                 box = gr.skip()
         if error:
             raise error
+
+    def _take(
+        self, request: gr.Request, before: History, asked: History, system_prompt: str, params: GenerationParams
+    ) -> Generator[Update, None, None]:
+        """Take a turn, within the limits."""
+        visitor = _visitor(request)
+        self._turns.check_idle(visitor)
+        self._limits.check(conversation.prompt(asked, system_prompt))
+        turn = self._turns.take(visitor, before, asked, system_prompt, params)
+        with self._limits.reply(address_of(request.client)), closing(turn):
+            yield from turn
 
     def _line(self, update: Update) -> str:
         if update.error:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
 from chat.settings import Settings
-from chat.types import Engine, GenerationParams, ModelInfo, ModelLoadError, Prompt, Status
+from chat.types import Chunk, Engine, GenerationParams, ModelInfo, ModelLoadError, Prompt, Status
 from chat.web.access import create_guard, is_open
 from chat.web.errors import ApiRoute, AsciiJSONResponse, UnknownModel
+from chat.web.limits import Limits, address_of
 from chat.web.loading import LoadRequest, watch_loading
 from chat.web.replies import ChatWriter, TextWriter, Writer
 from chat.web.requests import ChatRequest, CompletionRequest, GenerateRequest, OpenAIRequest
@@ -46,8 +49,8 @@ EVENTS = {"text/event-stream": {"schema": {"type": "object", "properties": {"dat
 def create_api(engine: Engine, settings: Settings) -> APIRouter:
     """Return the routes that answer with `engine`. Their errors are their own, whatever app serves them."""
     if not is_open(settings):
-        log.warning("The HTTP API is closed, because other machines can reach this server. Set --api-key to open it.")
-    api = Api(engine, settings.queue_size)
+        log.warning("The HTTP API is closed. Set --api-key to open it.")
+    api = Api(engine, settings)
     router = APIRouter(route_class=ApiRoute, default_response_class=Response)
     guarded: dict[str, Any] = {"dependencies": [Depends(create_guard(settings))], "tags": ["generation"]}
     router.get("/health", responses={200: {"model": Health}, 503: {"model": Health}}, tags=["status"])(api.health)
@@ -64,12 +67,13 @@ def create_api(engine: Engine, settings: Settings) -> APIRouter:
 class Api:
     """The routes' functions. They keep nothing: clients send the whole conversation each time."""
 
-    def __init__(self, engine: Engine, queue_size: int) -> None:
+    def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
+        self._limits = Limits(settings)
         self._started_at = int(time.time())
         # A thread waits for each stream's next chunk; in the event loop's common pool of 40 they would
         # hold up the page. Everybody who may wait in line has one, and those who are being answered.
-        self._threads = CapacityLimiter(queue_size + SPARE_THREADS)
+        self._threads = CapacityLimiter(settings.queue_size + SPARE_THREADS)
 
     async def health(self) -> Response:
         """Tell whether the model is loading, ready or failed; never waits."""
@@ -78,7 +82,7 @@ class Api:
 
     async def generate(self, request: Request, body: GenerateRequest) -> Response:
         """Continue a text, without a chat template; the reply is plain text that comes as it grows."""
-        chunks = await self._ask(request, body.text, body.params())
+        chunks = self._ask(request, body.text, body.params())
         text = write_text(await prime(chunks))
         return StreamedReply(text, "text/plain", chunks)
 
@@ -109,15 +113,19 @@ class Api:
     async def _reply(self, request: Request, body: OpenAIRequest, prompt: Prompt, kind: type[Writer]) -> Response:
         self._check_model(body.model)
         writer = kind(self._info, body.stream_options.include_usage)
-        chunks = await self._ask(request, prompt, body.params())
+        chunks = self._ask(request, prompt, body.params())
         if body.stream:
             return StreamedReply(write_events(await prime(chunks, PING_S), writer), "text/event-stream", chunks)
         reply = await join(chunks)
         return AsciiJSONResponse(writer.whole(reply)) if reply.finish_reason else Response(status_code=CLIENT_LEFT)
 
-    async def _ask(self, request: Request, prompt: Prompt, params: GenerationParams) -> Chunks:
-        chunks = await to_thread.run_sync(self._engine.stream, prompt, params, limiter=self._threads)
-        return pull(chunks, request, self._threads)
+    def _ask(self, request: Request, prompt: Prompt, params: GenerationParams) -> Chunks:
+        return pull(self._stream(address_of(request.client), prompt, params), request, self._threads)
+
+    def _stream(self, address: str, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
+        self._limits.check(prompt)
+        with self._limits.reply(address), closing(self._engine.stream(prompt, params)) as chunks:
+            yield from chunks
 
     def _info(self) -> ModelInfo:
         status = self._engine.status()

@@ -26,6 +26,7 @@ from chat.types import (
     QueueFull,
 )
 from chat.web.fields import MAX_BODY_BYTES
+from chat.web.limits import TooMany
 from chat.web.shapes import ErrorBody
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ KINDS: Mapping[type, Kind] = {
     Closed: Kind(403, "permission_error", "api_closed"),
     UnknownModel: Kind(404, "invalid_request_error", "model_not_found"),
     BodyTooLarge: Kind(413, "invalid_request_error", "request_too_large"),
+    TooMany: Kind(429, "rate_limit_error", "rate_limit_exceeded"),
     ChatError: Kind(500, "server_error"),
     GenerationFailed: Kind(500, "server_error", "generation_failed"),
     EngineUnavailable: Kind(503, "server_error", "engine_unavailable", RETRY),
@@ -90,7 +92,7 @@ class ApiRoute(APIRoute):
 
         async def handle_or_explain(request: Request) -> Response:
             try:
-                return await handle(Request(request.scope, _limit(request.receive, MAX_BODY_BYTES)))
+                return await handle(Request(request.scope, limit_body(request.receive, MAX_BODY_BYTES)))
             except Exception as error:
                 return error_response(as_chat_error(error))
 
@@ -100,7 +102,8 @@ class ApiRoute(APIRoute):
 def error_response(error: ChatError) -> Response:
     """Return the whole answer to a request that failed."""
     kind = _kind(error)
-    return AsciiJSONResponse(error_body(error), kind.status, kind.headers)
+    headers = {"Retry-After": str(error.retry_s)} if isinstance(error, TooMany) else kind.headers
+    return AsciiJSONResponse(error_body(error), kind.status, headers)
 
 
 def error_body(error: ChatError) -> ErrorBody:
@@ -158,7 +161,7 @@ def _path(location: Sequence[str | int]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
 
 
-def _limit(receive: Receive, limit: int) -> Receive:
+def limit_body(receive: Receive, limit: int) -> Receive:
     """Refuse a body of more than `limit` bytes before it is all in memory."""
     size = 0
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from gradio.events import Dependency
+from starlette.middleware import Middleware
 
+from chat.accounts import read_accounts
 from chat.settings import Settings
 from chat.types import Engine, GenerationParams
 from chat.web import view
 from chat.web.actions import PANEL, Actions
+from chat.web.login import Doors, Login
 
 _HERE = Path(__file__).parent
 _PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -67,10 +70,11 @@ class _Page(gr.Blocks):
     def __init__(self, settings: Settings) -> None:
         super().__init__(title=settings.title or "Chat", analytics_enabled=False, fill_height=True, fill_width=True)
         self._settings = settings
+        self._accounts = read_accounts(settings)
         # Nobody waits in Gradio's line, where no place is shown: everybody gets through to the engine's.
         self.queue(max_size=settings.queue_size, default_concurrency_limit=None)
 
-    def launch(self, *args: Any, **options: Any) -> Any:
+    def launch(self, *args: Any, app_kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Launch with the page's own look, without anything from another host."""
         own: dict[str, Any] = {
             "theme": gr.themes.Base(
@@ -88,7 +92,12 @@ class _Page(gr.Blocks):
             "ssr_mode": False,
             # A reply holds a thread while it is written; some must be left for everything else.
             "max_threads": self._settings.queue_size + 24,
+            "max_file_size": 0,
+            "app_kwargs": {**(app_kwargs or {}), "middleware": [Middleware(Doors)]},
         }
+        if self._accounts:
+            own["auth"] = Login(self._accounts).check
+            own["auth_message"] = "After some wrong passwords, each further try takes a few seconds."
         return super().launch(*args, **(own | options))
 
 

@@ -1,0 +1,106 @@
+"""How much one address, and one message, may ask of the engine."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.datastructures import Address
+
+from chat.settings import Settings
+from chat.types import ChatError, InvalidRequest, Prompt
+from chat.web.rates import Rate
+
+_MESSAGES_PER_MINUTE = 60
+_REPLIES_PER_ADDRESS = 8
+
+
+class TooMany(ChatError):
+    """An address asks for too much at once; after `retry_s` seconds it may ask again."""
+
+    def __init__(self, text: str, retry_s: int) -> None:
+        super().__init__(text)
+        self.retry_s = retry_s
+
+
+class Limits:
+    """What is counted for each address. Tabs cost nothing to open, so they do not count as visitors."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._messages = settings.messages_per_minute or _MESSAGES_PER_MINUTE
+        self._replies = settings.replies_per_address or _REPLIES_PER_ADDRESS
+        self._rate = Rate(self._messages, 60)
+        self._answering: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def check(self, prompt: Prompt) -> None:
+        """Raise InvalidRequest if a message, or the conversation, is longer than anybody needs."""
+        texts = [prompt] if isinstance(prompt, str) else [message["content"] for message in prompt]
+        longest, most = max(map(len, texts), default=0), self._settings.message_length
+        if longest > most:
+            raise InvalidRequest(f"A message has {longest:,} characters, and may have {most:,}. Shorten it.")
+        if len(texts) > self._settings.history_length:
+            raise InvalidRequest(
+                f"The conversation has {len(texts):,} messages, and may have {self._settings.history_length:,}. "
+                "Begin a new one."
+            )
+
+    @contextmanager
+    def reply(self, address: str) -> Iterator[None]:
+        """Count a reply to `address` while it is written. Raises: TooMany."""
+        self._begin(address)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._answering[address] -= 1
+                if not self._answering[address]:
+                    del self._answering[address]
+
+    def _begin(self, address: str) -> None:
+        is_here = _is_this_machine(address)
+        with self._lock:
+            if self._answering[address] >= self._replies and (self._settings.replies_per_address or not is_here):
+                raise TooMany(
+                    f"Your address has {self._replies} replies under way, as many as it may have at once. "
+                    "Stop one, or wait for its end.",
+                    5,
+                )
+            if self._settings.messages_per_minute or not is_here:
+                self._take(address)
+            self._answering[address] += 1
+
+    def _take(self, address: str) -> None:
+        if wait := math.ceil(self._rate.take(address)):
+            raise TooMany(
+                f"Your address has sent {self._messages} messages in a minute, as many as it may. "
+                f"Try again in {wait} second{'s' * (wait > 1)}.",
+                wait,
+            )
+
+
+def address_of(client: Address | None) -> str:
+    """Return who a request's client is; of an IPv6 address the half that one household shares.
+
+    Behind a proxy that the server trusts it is the proxy's visitor: the server has read X-Forwarded-For already.
+    """
+    host = client.host if client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
+        return str(address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False))
+    return str(address)
+
+
+def _is_this_machine(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
