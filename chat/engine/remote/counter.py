@@ -39,7 +39,7 @@ class TokenCounter:
         question: Prompt = [{"role": "user", "content": "?"}]
         body = {"model": model, **create_prompt(question), "add_generation_prompt": True, "return_token_strs": True}
         answer = await self._server.tokenize(body) or {}
-        end = "".join(answer.get("token_strs") or ())[-_LONGEST_OPENING:]
+        end = "".join(answer.get("token_strs") or ())[-_LONGEST_OPENING:].replace("Ċ", "\n")  # GPT-2's line end
         return next((end[end.find(mark) :] for mark in TAGGED.states["start"].marks if mark in end), "")
 
     async def window(self) -> int:

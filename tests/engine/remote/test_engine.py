@@ -151,8 +151,8 @@ def test_thoughts_are_told_apart_by_the_server_or_here(connect: Connect, pieces:
 
 def test_a_thought_that_the_template_opens_is_a_thought(connect: Connect) -> None:
     """S13"""
-    template = ["<|user|>", "?", "<|assistant|>", "<th", "ink>", "\n"]
-    upstream = Upstream([["Let me see.", "</think>", "42"]], count=lambda body: 6, token_texts=template)
+    template = ["<|user|>", "?", "<|assistant|>", "<th", "ink>", "Ċ"]
+    upstream = Upstream([["\nLet me see.", "</think>", "42"]], count=lambda body: 6, token_texts=template)
     reply = read(connect(upstream).stream(ask(), NONE))
     assert (reply.thought, reply.content) == ("Let me see.", "42")
 
