@@ -7,11 +7,13 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr, ValidationError
 from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
+from chat.space import on_space
 from chat.types import GenerationParams, explain
 
 S = TypeVar("S", bound="EngineSettings")
@@ -27,7 +29,9 @@ ENVIRONMENT_ONLY: JsonDict = {"environment_only": True}
 
 
 def _check_engine(value: str) -> str:
-    if value in ("auto", "direct", "batched", "hub") or value.startswith(("http://", "https://")):
+    address = urlsplit(value)
+    is_address = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
+    if is_address or value in ("auto", "direct", "batched", "hub"):
         return value
     raise ValueError("Allowed are auto, direct, batched, hub, and the address of a server, as http://host:8000/v1")
 
@@ -40,6 +44,11 @@ def read_texts(value: Any) -> Any:
         return json.loads(value) if value.startswith("[") else (value,)
     except json.JSONDecodeError:
         return (value,)
+
+
+def _default_host() -> str:
+    # A Space's own proxy, which visitors come through, is another machine.
+    return "0.0.0.0" if on_space() else "127.0.0.1"  # noqa: S104
 
 
 Texts = Annotated[T, NoDecode, BeforeValidator(read_texts)]
@@ -98,7 +107,10 @@ class Settings(EngineSettings):
     Each flag can also be set in the environment: --max-new-tokens is CHAT_MAX_NEW_TOKENS. A flag wins.
     """
 
-    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 is every network of this machine.")
+    host: str = Field(
+        default_factory=_default_host,
+        description="Address to listen on; 0.0.0.0 is every network of this machine.",
+    )
     port: int = Field(7860, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     root_path: str = Field("", description="Path prefix behind a reverse proxy, as /chat.")
     share: bool = Field(False, description="Also open a public gradio.live link.")
@@ -149,10 +161,11 @@ def _create_parser(kind: type[EngineSettings], program: str) -> ArgumentParser:
         flag = f"--{extra.get(FLAG, name.replace('_', '-'))}"
         if extra == ENVIRONMENT_ONLY:
             continue
-        text = f"{field.description} [{field.default}]" if field.default else field.description
+        default = field.get_default(call_default_factory=True)
+        text = f"{field.description} [{default}]" if default else field.description
         if field.annotation is bool:
             parser.add_argument(flag, dest=name, action=BooleanOptionalAction, help=text)
-        elif isinstance(field.default, tuple):
+        elif isinstance(default, tuple):
             parser.add_argument(flag, action="append", metavar="TEXT", help=text)
         elif extra == POSITIONAL:
             parser.add_argument(name, nargs="?", help=text)

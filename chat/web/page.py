@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 
 from chat.accounts import read_accounts
 from chat.settings import Settings
+from chat.space import on_space
 from chat.types import Engine, GenerationParams
 from chat.web import view
 from chat.web.actions import PANEL, Actions
@@ -39,6 +40,8 @@ def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
             panel = _create_panel(settings)
         with gr.Row(elem_id="top"):
             heading = gr.HTML(view.heading(settings.title), elem_id="heading")
+            if on_space():
+                gr.DuplicateButton("Duplicate this Space", min_width=40)
             new = gr.Button("New chat", elem_id="new", size="sm", scale=0)
         chat = _create_chat()
         with gr.Row(elem_id="box"):
@@ -86,7 +89,7 @@ class _Page(gr.Blocks):
             ),
             "css_paths": _HERE / "style.css",
             "js": (_HERE / "page.js").read_text(),
-            "footer_links": [],
+            "footer_links": ["api"] if on_space() else [],
             "run_history": False,
             "enable_monitoring": False,
             "ssr_mode": False,
