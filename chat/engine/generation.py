@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from jinja2 import TemplateError, TemplateSyntaxError
 from pydantic import ValidationError
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -79,29 +78,9 @@ def settle_generation(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def end_ids(config: GenerationConfig, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return every token that ends a reply: those the model and the tokenizer name, ends of a turn and of a text."""
+    """Return the tokens that end a reply: those that the model and the tokenizer name, and ends of a whole text."""
     own = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    special = {str(token): id for id, token in tokenizer.added_tokens_decoder.items() if token.special}
-    texts = [id for token, id in special.items() if token in _TEXT_ENDS]
-    ids = [*own, tokenizer.eos_token_id, _turn_end_id(tokenizer, special), *texts]
+    added = tokenizer.added_tokens_decoder.items()
+    texts = [id for id, token in added if token.special and str(token) in _TEXT_ENDS]
+    ids = [*own, tokenizer.eos_token_id, *texts]
     return list(dict.fromkeys(id for id in ids if id is not None))
-
-
-def _turn_end_id(tokenizer: PreTrainedTokenizerBase, special: dict[str, int]) -> int | None:
-    """Return the one of the `special` tokens that follows an assistant's message in the template, if one does.
-
-    Raises: TemplateSyntaxError.
-    """
-    if not tokenizer.chat_template:
-        return None
-    answer = "An answer."
-    turn = [{"role": "user", "content": "A question?"}, {"role": "assistant", "content": answer}]
-    try:
-        text = str(tokenizer.apply_chat_template(turn, tokenize=False))
-    except TemplateSyntaxError:
-        raise
-    except (TemplateError, TypeError, ValueError, KeyError):
-        return None  # templates may refuse whatever they like
-    after = text.rpartition(answer)[2].lstrip()
-    found = max((token for token in special if after.startswith(token)), key=len, default=None)
-    return special[found] if found else None

@@ -27,8 +27,11 @@ class Preparer:
         # A tokenizer may change its own truncation settings while it encodes, so one thread at a time.
         self._encoding = threading.Lock()
         self._format = self._encoder.thoughts
-        ends = loaded.model.generation_config.eos_token_id
-        self.end_ids = frozenset([ends] if isinstance(ends, int) else ends or ())
+        config = loaded.model.generation_config
+        ends = [config.eos_token_id] if isinstance(config.eos_token_id, int) else config.eos_token_id or []
+        # A template may end a turn with a token that the model's own settings forget.
+        self.end_ids = self._encoder.end_ids.union(ends)
+        config.eos_token_id = sorted(self.end_ids) or None
         self._hidden_ids = self._find_hidden_ids()
 
     def prepare(self, prompt: Prompt, params: GenerationParams) -> Request:

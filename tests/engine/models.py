@@ -6,6 +6,7 @@ Every call returns fresh objects, so a test may change what it gets.
 from __future__ import annotations
 
 import json
+import string
 import tempfile
 from io import BytesIO
 from pathlib import Path
@@ -82,7 +83,7 @@ def sentencepiece_tokenizer(vocab_size: int = 500) -> SentencePieceBackend:
     """Return a tokenizer without a Rust core, as old sentencepiece models have; it writes a space as `▁`."""
     trained = BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(CORPUS),
+        sentence_iterator=iter((*CORPUS, string.printable.strip())),
         model_writer=trained,
         model_type="bpe",
         vocab_size=vocab_size,

@@ -56,6 +56,16 @@ def test_end_marks_are_hidden(tokenizer):
     assert parts(stream(request_for(tokenizer), f"Hello{TURN_END}", tokenizer)) == ("", "Hello")
 
 
+def test_an_end_of_turn_that_only_the_template_names_ends_a_reply():
+    """S16"""
+    tokenizer = byte_tokenizer()
+    model = llama_for(tokenizer)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    preparer = Preparer(LoadedModel(model, tokenizer, ModelInfo("tiny", "cpu", "float32", 512, GenerationParams())))
+    assert preparer.end_ids == {tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids(TURN_END)}
+    assert set(model.generation_config.eos_token_id) == preparer.end_ids
+
+
 def test_every_chunk_has_text(tokenizer):
     assert all(chunk.text for chunk in stream(request_for(tokenizer), "Hello 👋🏽 world", tokenizer))
 
