@@ -25,7 +25,7 @@ _DONE: Event = {"choices": [{"finish_reason": "stop"}]}
 
 def find_server(settings: EngineSettings) -> Server:
     """Return the server that the settings name; the hub's gets the token that the person is logged in with."""
-    key = settings.engine_key.get_secret_value()
+    key = settings.engine_key.get_secret_value().strip()
     if settings.engine == "hub":
         return Server(_HUB, key or get_token() or "")
     return Server(settings.engine, key)

@@ -8,8 +8,7 @@ import pytest
 
 from chat.types import GenerationParams, ModelNotFound
 from tests.engine.models import byte_tokenizer
-from tests.engine.remote.conftest import Connect, ask
-from tests.engine.remote.test_engine import read, settle
+from tests.engine.remote.conftest import Connect, ask, read, settle
 from tests.upstream import Upstream
 
 SILENT = [{"id": "m"}]

@@ -8,8 +8,7 @@ from chat.engine import create_engine
 from chat.engine.remote import find_server
 from chat.settings import EngineSettings, read_settings
 from chat.types import GenerationParams
-from tests.engine.remote.conftest import ask
-from tests.engine.remote.test_engine import read
+from tests.engine.remote.conftest import ask, read
 from tests.upstream import Upstream
 
 
@@ -29,10 +28,16 @@ def test_the_key_is_no_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unrecognized arguments: --engine-key" in capsys.readouterr().err
 
 
-def test_another_engine_is_refused_with_what_is_allowed(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [("host:8000", "http://host:8000/v1"), ("http://", "http://host:8000/v1"), ("http://host:99999/v1", "Port")],
+)
+def test_another_engine_is_refused_with_what_is_allowed(
+    capsys: pytest.CaptureFixture[str], engine: str, words: str
+) -> None:
     with pytest.raises(SystemExit):
-        read_settings(EngineSettings, "app.py", ["--engine", "host:8000"])
-    assert "http://host:8000/v1" in capsys.readouterr().err
+        read_settings(EngineSettings, "app.py", ["--engine", engine])
+    assert words in capsys.readouterr().err
 
 
 def test_the_hub_gets_the_persons_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ import pytest
 
 from chat.types import GenerationParams, InvalidRequest
 from tests.engine.models import tiny_llama
-from tests.engine.remote.conftest import Connect, ask
-from tests.engine.remote.test_engine import read, settle, until_text
+from tests.engine.remote.conftest import Connect, ask, read, settle, until_text
 
 GREEDY = GenerationParams(temperature=0, max_new_tokens=12)
 
