@@ -71,13 +71,14 @@ def main(visitors: int = 200, pieces: int = 600) -> None:
 def measure(engine: RemoteEngine, visitors: list[Visitor], root: str, seconds: float) -> None:
     process = psutil.Process()
     list(engine.stream(ask(), GenerationParams(max_new_tokens=1, stop=("word0",))))
+    cpu_before = sum(process.cpu_times()[:2])
     before, threads_before = process.memory_info().rss, threading.active_count()
     threads = [threading.Thread(target=visitor.visit) for visitor in visitors]
     started = time.perf_counter()
     for thread in threads:
         thread.start()
     time.sleep(seconds / 2)
-    during, cpu = process.memory_info().rss, process.cpu_percent(0.5)
+    during = process.memory_info().rss
     leaving = visitors[::4]
     already = count_left(root)
     stopped = time.perf_counter()
@@ -89,6 +90,7 @@ def measure(engine: RemoteEngine, visitors: list[Visitor], root: str, seconds: f
     for thread in threads:
         thread.join()
     wall = time.perf_counter() - started
+    cpu_s = sum(process.cpu_times()[:2]) - cpu_before
     gaps = sorted(gap for visitor in visitors for gap in visitor.gaps)
     done = sum(visitor.pieces for visitor in visitors)
     lines = {
@@ -101,7 +103,7 @@ def measure(engine: RemoteEngine, visitors: list[Visitor], root: str, seconds: f
         f"{len(leaving)} leave after {noticed:.2f} s",
         "memory a visitor": f"{(during - before) / len(visitors) / 1024:.0f} KiB, its reading thread included",
         "threads beside the visitors'": threads_before - 1,
-        "CPU": f"{cpu:.0f}% of one core",
+        "CPU": f"{cpu_s / wall:.0%} of one core, {cpu_s / done * 1e6:.0f} µs a piece",
     }
     for name, value in lines.items():
         sys.stdout.write(f"{name}: {value}\n")
