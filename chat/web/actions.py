@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from chat import conversation
 from chat.conversation import History
 from chat.settings import Settings
-from chat.types import ChatError, Engine, GenerationParams, parse_params
+from chat.types import ChatError, Engine, GenerationParams, InvalidRequest, Prompt, parse_params
 from chat.web import view
 from chat.web.guard import unguard
 from chat.web.limits import Limits, address_of
@@ -96,16 +96,31 @@ class Actions:
         self._turns.stop(_visitor(request))
 
     def watch(self, request: gr.Request) -> Generator[tuple[Any, ...], None, None]:
-        """Show how the model loads, then its name and its defaults for the settings panel."""
+        """Show how the model loads, then its name, whether it completes texts, and its defaults for the panel."""
         while (status := self._engine.status()).state == "loading":
-            yield (gr.skip(), self._idle_line(request), *[gr.skip()] * len(PANEL))
+            yield (gr.skip(), self._idle_line(request), *[gr.skip()] * (1 + len(PANEL)))
             time.sleep(_LOOK_S)
         if info := status.info:
             defaults = (getattr(info.defaults, name) for name in PANEL)
             fields = [gr.update(value="" if value is None else str(value), interactive=True) for value in defaults]
-            yield (view.heading(self._settings.title or info.name), self._idle_line(request), *fields)
+            heading, mode = view.heading(self._settings.title or info.name), gr.update(visible=info.is_base)
+            yield (heading, self._idle_line(request), mode, *fields)
         else:
-            yield (gr.skip(), self._idle_line(request), *[gr.skip()] * len(PANEL))
+            yield (gr.skip(), self._idle_line(request), *[gr.skip()] * (1 + len(PANEL)))
+
+    def complete(self, text: str, request: gr.Request, *panel: str) -> Generator[tuple[str, str], None, None]:
+        """Go on with a text as it stands, without a chat template; it grows where it was written."""
+        with _toasts():
+            if not text:
+                raise InvalidRequest("There is no text to go on with. Write its beginning first.")
+            begun: History = [{"role": "assistant", "content": text}]
+            error = None
+            with closing(self._take(request, begun, begun, text, _read_params(panel[1:]))) as updates:
+                for update in updates:
+                    yield update.reply.content, self._line(update)
+                    error = update.error
+            if error:
+                raise error
 
     def keep(self, history: History) -> str:
         """Return what the browser keeps of a conversation."""
@@ -122,9 +137,9 @@ class Actions:
     def chat(self, message: str, history: History, request: gr.Request) -> Generator[tuple[str, History], None, None]:
         """Answer a message; the conversation goes on with the next call of the same client."""
         with _toasts():
-            asked, prompt, params = conversation.ask(history, message), self._settings.system_prompt, GenerationParams()
-            error = None
-            with closing(self._take(request, history, asked, prompt, params)) as updates:
+            asked, error = conversation.ask(history, message), None
+            prompt = conversation.prompt(asked, self._settings.system_prompt)
+            with closing(self._take(request, history, asked, prompt, GenerationParams())) as updates:
                 for update in updates:
                     yield update.reply.content, update.history
                     error = update.error
@@ -135,11 +150,11 @@ class Actions:
         self, before: History, asked: History, request: gr.Request, panel: Sequence[str], typed: str = ""
     ) -> Generator[Outputs, None, None]:
         """Answer or continue `asked`; what was typed leaves the message box, and comes back if nothing came of it."""
-        prompt, *values = panel
-        params = parse_params(**{name: value.strip() or None for name, value in zip(PANEL, values, strict=True)})
+        system_prompt, *values = panel
+        prompt = conversation.prompt(asked, system_prompt)
         settled = view.show(asked[:-1] if conversation.can_continue(asked) else asked)
         box, error = "" if typed else gr.skip(), None
-        with closing(self._take(request, before, asked, prompt, params)) as updates:
+        with closing(self._take(request, before, asked, prompt, _read_params(values))) as updates:
             for update in updates:
                 error = update.error
                 if error and typed and update.history is before:
@@ -153,13 +168,13 @@ class Actions:
             raise error
 
     def _take(
-        self, request: gr.Request, before: History, asked: History, system_prompt: str, params: GenerationParams
+        self, request: gr.Request, before: History, asked: History, prompt: Prompt, params: GenerationParams
     ) -> Generator[Update, None, None]:
         """Take a turn, within the limits."""
         visitor = _visitor(request)
         self._turns.check_idle(visitor)
-        self._limits.check(conversation.prompt(asked, system_prompt))
-        turn = self._turns.take(visitor, before, asked, system_prompt, params)
+        self._limits.check(prompt)
+        turn = self._turns.take(visitor, before, asked, prompt, params)
         with self._limits.reply(address_of(request.client)), closing(turn):
             yield from turn
 
@@ -175,6 +190,11 @@ class Actions:
     def _idle_line(self, request: gr.Request) -> Any:
         busy = self._turns.is_busy(_visitor(request))
         return gr.skip() if busy else view.waiting_line(self._engine.status())
+
+
+def _read_params(values: Sequence[str]) -> GenerationParams:
+    """Read what stands in the panel's fields; an empty one takes the model's own. Raises: InvalidRequest."""
+    return parse_params(**{name: value.strip() or None for name, value in zip(PANEL, values, strict=True)})
 
 
 def _visitor(request: gr.Request) -> str:

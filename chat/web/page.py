@@ -42,8 +42,11 @@ def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
             heading = gr.HTML(view.heading(settings.title), elem_id="heading")
             if on_space():
                 gr.DuplicateButton("Duplicate this Space", min_width=40)
+            mode = gr.Button("Complete a text", elem_id="mode", size="sm", scale=0, visible=False)
             new = gr.Button("New chat", elem_id="new", size="sm", scale=0)
         chat = _create_chat()
+        with gr.Column(elem_id="completion"):
+            text, go_on, halt = _create_completion()
         with gr.Row(elem_id="box"):
             message, send, stop = _create_box()
         status = gr.HTML(view.waiting_line(engine.status()), elem_id="status")
@@ -58,10 +61,12 @@ def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
             chat.undo(actions.undo, history, shown, **_PRIVATE),
             gr.on([new.click, chat.clear], actions.clear, None, shown, **_PRIVATE),
         ]
+        go_on.click(actions.complete, [text, *panel], [text, status], **_PRIVATE)
+        mode.click(None, js="() => document.body.classList.toggle('completing')")
         # Not in the queue: a stop must not wait for what it is to stop.
-        stop.click(actions.stop, queue=False, **_PRIVATE)
+        gr.on([stop.click, halt.click], actions.stop, queue=False, **_PRIVATE)
         page.unload(actions.stop)
-        page.load(actions.watch, None, [heading, status, *panel[1:]], **_PRIVATE)
+        page.load(actions.watch, None, [heading, status, mode, *panel[1:]], **_PRIVATE)
         _keep(page, actions, changes, history, chat)
         _add_endpoint(actions, message, history)
     return page
@@ -153,6 +158,22 @@ def _create_box() -> tuple[gr.Textbox, gr.Button, gr.Button]:
     send = gr.Button("Send", elem_id="send", variant="primary", scale=0, min_width=40)
     stop = gr.Button("Stop", elem_id="stop", scale=0, min_width=40)
     return message, send, stop
+
+
+def _create_completion() -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    """Create what a base model is best at: one text that grows. Shown in place of the chat when asked for."""
+    text = gr.Textbox(
+        elem_id="text",
+        label="Text",
+        show_label=False,
+        container=False,
+        placeholder="Write how a text begins. The model goes on with it.",
+        lines=12,
+        max_lines=24,
+    )
+    go_on = gr.Button("Continue", elem_id="continue")
+    halt = gr.Button("Stop", elem_id="halt")
+    return text, go_on, halt
 
 
 def _keep(

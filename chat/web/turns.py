@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from chat import conversation
 from chat.conversation import History
 from chat.reply import Reply
-from chat.types import Chunk, Engine, GenerationParams, InvalidRequest
+from chat.types import Chunk, Engine, GenerationParams, InvalidRequest, Prompt
 
 _UPDATE_S = 1 / 15  # each update costs the browser a repaint, and more the longer the conversation is
 
@@ -34,17 +34,18 @@ class Turns:
         self._stops: dict[str, threading.Event] = {}
 
     def take(
-        self, visitor: str, before: History, asked: History, system_prompt: str, params: GenerationParams
+        self, visitor: str, before: History, asked: History, prompt: Prompt, params: GenerationParams
     ) -> Generator[Update, None, None]:
         """Answer `asked`, or continue its last reply; yield at most 15 updates a second, the last one whole.
 
-        A turn that fails before its first word leaves the history as it was `before`.
+        `prompt` is what the engine reads of it. A turn that fails before its first word leaves the history
+        as it was `before`.
         Raises: ChatError if the turn is refused before it begins.
         """
         reply = Reply.going_on_from(asked[-1]) if conversation.can_continue(asked) else Reply()
         start = (reply.content, reply.thought)
         with self._begin(visitor) as stop:
-            stream = self._engine.stream(conversation.prompt(asked, system_prompt), params)
+            stream = self._engine.stream(prompt, params)
             yield Update(conversation.reply(asked, reply.message()), reply)
             try:
                 with closing(stream):
