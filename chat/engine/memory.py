@@ -36,5 +36,8 @@ def _container_memory(folder: Path) -> int | None:
 def release_memory() -> None:
     """Give back what nothing refers to any more."""
     gc.collect()
-    if torch.accelerator.is_available():
-        torch.accelerator.empty_cache()
+    # torch.accelerator.empty_cache would do for all devices, but torch 2.8 has none.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    elif torch.backends.mps.is_available():
+        torch.mps.empty_cache()
