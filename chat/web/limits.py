@@ -40,15 +40,14 @@ class Limits:
 
     def check(self, prompt: Prompt) -> None:
         """Raise InvalidRequest if a message, or the conversation, is longer than anybody needs."""
-        texts = [prompt] if isinstance(prompt, str) else [message["content"] for message in prompt]
+        # Nobody can shorten what the model has said, so it does not count.
+        texts = [prompt] if isinstance(prompt, str) else [m["content"] for m in prompt if m["role"] != "assistant"]
         longest, most = max(map(len, texts), default=0), self._settings.message_length
         if longest > most:
             raise InvalidRequest(f"A message has {longest:,} characters, and may have {most:,}. Shorten it.")
-        if len(texts) > self._settings.history_length:
-            raise InvalidRequest(
-                f"The conversation has {len(texts):,} messages, and may have {self._settings.history_length:,}. "
-                "Begin a new one."
-            )
+        count, most = 1 if isinstance(prompt, str) else len(prompt), self._settings.history_length
+        if count > most:
+            raise InvalidRequest(f"The conversation has {count:,} messages, and may have {most:,}. Begin a new one.")
 
     @contextmanager
     def reply(self, address: str) -> Iterator[None]:

@@ -19,13 +19,13 @@ def serve_page(engine: Engine, **settings: object) -> Iterator[str]:
     """Serve `engine`'s page on a free port; yield its address."""
     page = create_page(engine, Settings(**settings))
     try:
-        _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, server_port=_free_port())
+        _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, server_port=free_port())
         yield url
     finally:
         page.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 
