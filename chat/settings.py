@@ -170,5 +170,5 @@ def _create_parser(kind: type[EngineSettings], program: str) -> ArgumentParser:
         elif extra == POSITIONAL:
             parser.add_argument(name, nargs="?", help=text)
         else:
-            parser.add_argument(flag, metavar=name.rsplit("_")[-1].upper(), help=text)
+            parser.add_argument(flag, dest=name, metavar=name.rsplit("_")[-1].upper(), help=text)
     return parser
