@@ -18,6 +18,7 @@ MOST_REQUESTS = 32
 _PAGE_TOKENS = 32  # measured: smaller ones cost bookkeeping, larger ones share less of what was read before
 _FLASH_PAGE_TOKENS = 256  # the kernel takes multiples of this only
 _STEP_TOKENS = 256  # read in one step beside the replies; measured: larger steps are no faster, and let replies wait
+_MOST_OF_A_MACHINE = 2 * 2**30
 _SPARE = 0.15  # below this share of free pages the manager starts no more prompts
 
 
@@ -53,8 +54,8 @@ def plan_pages(model: PreTrainedModel, window: int, budget: int | None) -> PageP
     page_tokens = _FLASH_PAGE_TOKENS if is_flash_attention_requested(config) else _PAGE_TOKENS
     free = free_memory(device)
     if budget is None:
-        # An accelerator's memory has no other use; the machine's is needed by everybody.
-        budget = free // 2 if device.type == "cuda" else free // 4
+        # An accelerator's memory has no other use. The machine's is everybody's, and the pool takes it at once.
+        budget = free // 2 if device.type == "cuda" else min(free // 4, _MOST_OF_A_MACHINE)
     page_bytes = page_tokens * _token_bytes(config, model.dtype.itemsize)
     window_pages = math.ceil(window / page_tokens / (1 - _SPARE))
     wanted = min(max(budget // page_bytes, window_pages), window_pages * MOST_REQUESTS)
