@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Sequence
 
 from chat.accounts import BadAccount, read_accounts
 from chat.settings import Settings, read_settings
+from chat.space import on_space
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C. The page is up before the model is."""
     settings = read_settings(Settings, "app.py", arguments)
     check_accounts(settings)
+    if on_space():
+        # Visitors come through the Space's proxy. uvicorn reads here from which proxies it takes their addresses.
+        os.environ.setdefault("FORWARDED_ALLOW_IPS", "10.0.0.0/8")
     port = choose_port(settings.host, settings.port)
     # Gradio takes seconds to import, so --help and mistakes are answered first.
     from chat.engine import create_engine

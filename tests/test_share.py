@@ -49,7 +49,7 @@ def test_no_share_link_is_made_unasked():
     assert list(describe(Settings(), None)) == []
 
 
-@pytest.mark.parametrize("settings", [{"share": True}, {"host": "0.0.0.0"}, {"host": "::"}])
+@pytest.mark.parametrize("settings", [{"share": True}, {"host": "0.0.0.0"}, {"host": "::"}, {"root_path": "/chat"}])
 @pytest.mark.parametrize(
     ("protection", "said"),
     [

@@ -17,6 +17,7 @@ from chat.web.rates import Rate
 
 _MESSAGES_PER_MINUTE = 60
 _REPLIES_PER_ADDRESS = 8
+_LONGEST = 100  # characters that are kept of an address that is none
 
 
 class TooMany(ChatError):
@@ -66,7 +67,7 @@ class Limits:
         with self._lock:
             if self._answering[address] >= self._replies and (self._settings.replies_per_address or not is_here):
                 raise TooMany(
-                    f"Your address has {self._replies} replies under way, as many as it may have at once. "
+                    f"Replies to your address under way: {self._replies}, as many as there may be at once. "
                     "Stop one, or wait for its end.",
                     5,
                 )
@@ -77,8 +78,8 @@ class Limits:
     def _take(self, address: str) -> None:
         if wait := math.ceil(self._rate.take(address)):
             raise TooMany(
-                f"Your address has sent {self._messages} messages in a minute, as many as it may. "
-                f"Try again in {wait} second{'s' * (wait > 1)}.",
+                f"Your address has sent {_count(self._messages, 'message')} in a minute, as many as it may. "
+                f"Try again in {_count(wait, 'second')}.",
                 wait,
             )
 
@@ -92,10 +93,14 @@ def address_of(client: Address | None) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return host
+        return host[:_LONGEST]
     if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
         return str(address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False))
     return str(address)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _is_this_machine(address: str) -> bool:

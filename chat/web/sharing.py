@@ -17,10 +17,13 @@ _NO_LOGIN = "The page is open to everybody who can reach it. --auth NAME:PASSWOR
 
 
 def describe(settings: Settings, share_url: str | None) -> Iterator[str]:
-    """Yield what to tell who started a server that others can reach. That the API is closed is in the log already."""
+    """Yield what to tell who started a server that others can reach, also through a proxy on this machine.
+
+    That the API is closed is in the log already.
+    """
     if settings.share and not share_url:
         yield _NO_LINK
-    if is_public(settings):
+    if is_public(settings) or settings.root_path:
         yield _LOGIN if settings.has_login else _NO_LOGIN
         if settings.api_key:
             yield "The HTTP API asks everybody for a key."
