@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from chat import conversation
 from chat.types import Chunk, GenerationFailed, GenerationParams, InvalidRequest
 from chat.web import turns
 from chat.web.turns import Turns
@@ -14,7 +15,7 @@ REPLIED = [*ASKED, {"role": "assistant", "content": "Half", "finish_reason": "ca
 
 
 def take(engine, before=(), asked=ASKED, visitor="a"):
-    return Turns(engine).take(visitor, list(before), list(asked), "", GenerationParams())
+    return Turns(engine).take(visitor, list(before), list(asked), conversation.prompt(asked), GenerationParams())
 
 
 def test_the_last_update_is_whole():
@@ -37,7 +38,7 @@ def test_a_stop_ends_the_turn_with_what_it_has():
     """T1, T9"""
     engine = FakeEngine([["Half", threading.Event()]])
     visitors = Turns(engine)
-    updates = visitors.take("a", [], ASKED, "", GenerationParams())
+    updates = visitors.take("a", [], ASKED, ASKED, GenerationParams())
     assert next(updates).reply.content == ""
     assert next(updates).reply.content == "Half"
     visitors.stop("b")
@@ -53,7 +54,7 @@ def test_a_closed_turn_stops_the_engine_and_frees_the_visitor():
     """T1, G11"""
     engine = FakeEngine([["Half", threading.Event()]])
     visitors = Turns(engine)
-    updates = visitors.take("a", [], ASKED, "", GenerationParams())
+    updates = visitors.take("a", [], ASKED, ASKED, GenerationParams())
     next(updates), next(updates)
     updates.close()
     assert engine.closed == [0]
@@ -63,13 +64,13 @@ def test_a_closed_turn_stops_the_engine_and_frees_the_visitor():
 def test_one_visitor_takes_one_turn_at_a_time():
     """G20"""
     visitors = Turns(FakeEngine([["One", threading.Event()]]))
-    first = visitors.take("a", [], ASKED, "", GenerationParams())
+    first = visitors.take("a", [], ASKED, ASKED, GenerationParams())
     next(first)
     with pytest.raises(InvalidRequest, match="still being written"):
-        next(visitors.take("a", [], ASKED, "", GenerationParams()))
+        next(visitors.take("a", [], ASKED, ASKED, GenerationParams()))
     with pytest.raises(InvalidRequest, match="still being written"):
         visitors.check_idle("a")
-    other = visitors.take("b", [], ASKED, "", GenerationParams())
+    other = visitors.take("b", [], ASKED, ASKED, GenerationParams())
     next(other)
     first.close()
     visitors.check_idle("a")
@@ -98,7 +99,7 @@ def test_a_refused_turn_leaves_the_visitor_free():
     engine.stream = refuse
     visitors = Turns(engine)
     with pytest.raises(InvalidRequest):
-        next(visitors.take("a", [], ASKED, "", GenerationParams()))
+        next(visitors.take("a", [], ASKED, ASKED, GenerationParams()))
     visitors.check_idle("a")
 
 
@@ -110,8 +111,8 @@ def test_a_reply_that_goes_on_keeps_its_beginning():
     assert engine.prompts[0][-1] == {"role": "assistant", "content": "Half"}
 
 
-def test_the_system_prompt_comes_first():
+def test_the_engine_gets_the_prompt_and_the_params():
     engine = FakeEngine()
-    list(Turns(engine).take("a", [], ASKED, "Be brief.", GenerationParams(seed=1)))
-    assert engine.prompts[0][0] == {"role": "system", "content": "Be brief."}
-    assert engine.params[0].seed == 1
+    list(Turns(engine).take("a", [], ASKED, "A raw text", GenerationParams(seed=1)))
+    assert engine.prompts == ["A raw text"]
+    assert engine.params == [GenerationParams(seed=1)]
