@@ -117,6 +117,7 @@ def test_a_stop_text_ends_the_writing(engine, gpu):
     chunks = list(engine.stream(ask(), LONG.model_copy(update={"stop": (stop,)})))
     assert text_of(chunks) == whole[: whole.index(stop)]
     assert chunks[-1].finish_reason == "stop"
+    assert chunks[-1].usage.completion_tokens <= 60
 
 
 def test_while_there_is_no_gpu_and_no_token_the_reader_hears_of_it(engine, gpu, loaded):
