@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
 import httpx
 import pytest
+import uvicorn
 
+import app
 from chat.settings import Settings
 from chat.web.sharing import describe
 
@@ -61,3 +64,13 @@ def test_no_share_link_is_made_unasked():
 )
 def test_whoever_opens_the_page_to_others_is_told_how_it_is_protected(settings, protection, said):
     assert said in " ".join(describe(Settings(**settings, **protection), "https://x.gradio.live"))
+
+
+def test_on_a_space_visitors_have_the_addresses_that_its_proxy_tells(monkeypatch):
+    monkeypatch.setenv("SPACE_ID", "owner/space")
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "")  # put back after the test
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS")
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit, match="is taken"):
+        app.main(["--port", str(taken.getsockname()[1])])
+    config = uvicorn.Config(app="", log_config=None)
+    assert config.forwarded_allow_ips == "10.0.0.0/8"
