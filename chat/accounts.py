@@ -13,7 +13,7 @@ from chat.settings import Settings
 from chat.types import ChatError
 
 _COST = (2**14, 8, 1)
-"""n, r and p of scrypt: 16 MiB and about 50 ms for each password tried."""
+"""n, r and p of scrypt: 16 MiB and some 50 ms of a core for each password tried."""
 _MAX_COST = (2**20, 32, 16)
 _MEMORY = 2**28
 
