@@ -25,6 +25,7 @@ from tests.engine.models import tiny_llama
 from tests.fakes import FakeEngine
 
 SPACE = {"SPACE_ID": "someone/chat", "SYSTEM": "spaces"}
+TOKEN = "head.e30.signature"  # e30 is {}
 KEY = {"Authorization": "Bearer secret"}
 
 
@@ -172,11 +173,12 @@ def test_the_app_reports_to_zerogpu_at_its_launch(zerogpu, scheduler):
 
 
 def test_the_page_answers_from_a_forked_process(zerogpu, scheduler):
-    """Z3, Z4"""
-    replies = list(Client(zerogpu, verbose=False).submit("Hello", api_name="/chat"))
+    """Z3, Z4: asked for on behalf of the visitor, whom the Space's proxy names in a header."""
+    client = Client(zerogpu, verbose=False, headers={"X-IP-Token": TOKEN})
+    replies = list(client.submit("Hello", api_name="/chat"))
     assert replies[-1]
     assert len(set(replies)) > 2
-    assert [query["durationSeconds"] for query in scheduler.asked("/schedule")] == ["25"]
+    assert [(query["durationSeconds"], query["token"]) for query in scheduler.asked("/schedule")] == [("25", TOKEN)]
     assert len(scheduler.asked("/release")) == 1
 
 
