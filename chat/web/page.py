@@ -38,10 +38,10 @@ def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
         history = gr.State([])
         with gr.Sidebar(open=False, position="right", elem_id="settings"):
             panel = _create_panel(settings)
+            if on_space():
+                gr.DuplicateButton("Duplicate this Space")
         with gr.Row(elem_id="top"):
             heading = gr.HTML(view.heading(settings.title), elem_id="heading")
-            if on_space():
-                gr.DuplicateButton("Duplicate this Space", min_width=40)
             mode = gr.Button("Complete a text", elem_id="mode", size="sm", scale=0, visible=False)
             new = gr.Button("New chat", elem_id="new", size="sm", scale=0)
         chat = _create_chat()
