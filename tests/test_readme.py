@@ -20,7 +20,7 @@ def test_the_space_header_is_complete():
     assert HEADER["license"] == "apache-2.0"
     assert (ROOT / HEADER["app_file"]).is_file()
     assert len(HEADER["short_description"]) <= 60
-    assert HEADER["python_version"] in ("3.10", "3.12")
+    assert HEADER["python_version"] in ("3.11", "3.12")
 
 
 def test_the_space_gets_the_pinned_gradio():
