@@ -27,7 +27,7 @@ _EXAMPLES = [
     "Write a short poem about the sea.",
     "Write a Python function that tells whether a word is a palindrome.",
 ]
-_GREETING = "## What can I do for you?\n\nThe model runs on this page's own server. What it says can be wrong."
+_GREETING = "## What can I do for you?\n\nWhat a language model says can be wrong."
 
 
 def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
