@@ -32,9 +32,10 @@ class _BeforeEmulation:
             assert "torch" not in sys.modules, "torch was imported before spaces"
             import torch
 
-            torch.version.cuda = "12.8"
-            torch._C._cuda_init = lambda: None
-            torch.cuda._is_in_bad_fork = bool  # a function that says no, and can be pickled
+            if torch.version.cuda is None:
+                torch.version.cuda = "12.8"
+                torch._C._cuda_init = lambda: None
+                torch.cuda._is_in_bad_fork = bool  # a function that says no, and can be pickled
 
 
 def _stay_on_cpu() -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import spaces  # before torch, which it patches: until a GPU is there, it emulates one
 from gradio.exceptions import Error
 
-from chat.engine.failures import explain_failure
+from chat.engine.failures import DeviceLost, explain_failure
 from chat.engine.loading import LoadedModel, load_model
 from chat.engine.preparing import Preparer
 from chat.engine.request import Request
@@ -165,5 +165,6 @@ def explain_gpu_failure(error: Exception) -> ChatError:
         return kind(f"{error.title}: {text.strip().rstrip('.')}. {_ADVICE.get(error.title, 'Try again in a minute.')}")
     if error.title == OutOfMemory.__name__:
         return OutOfMemory(text)
-    # After any failure the next reply gets a fresh process, whatever has become of this one.
-    return GenerationFailed(text.replace("stays unusable. Restart the app.", "was given back. Try again."))
+    if error.title == DeviceLost.__name__:  # for its own process only, and the next reply gets another
+        return GenerationFailed("The GPU has failed and was given back. Try again.")
+    return GenerationFailed(text)
