@@ -124,6 +124,7 @@ class TestRealModel:
         half = visitor.replies.inner_text()
         assert half.strip()
         visitor.press("Continue")
+        expect(visitor.status).not_to_have_text("Stopped")
         visitor.expect_idle(timeout=REPLY_MS)
         assert visitor.replies.inner_text().startswith(half.strip()[:20])
         assert len(visitor.replies.inner_text()) > len(half)

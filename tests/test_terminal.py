@@ -46,6 +46,7 @@ def test_a_conversation_streams_stops_and_goes_on(home: Path):
         terminal.wait_for(PROMPT)
         terminal.send(f"/save {home}/talk.json{ENTER}")
         terminal.wait_for("Saved 4 messages")
+        terminal.wait_for(PROMPT)
         terminal.send(CTRL_D)
         assert terminal.wait_for_end() == 0
     contents = [message["content"] for message in json.loads((home / "talk.json").read_text())["messages"]]

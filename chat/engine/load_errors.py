@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from huggingface_hub import errors as hub
 from huggingface_hub import get_token
-from jinja2 import TemplateSyntaxError
 
 from chat.types import ChatError, ModelLoadError, ModelNotFound
 
@@ -122,8 +121,6 @@ def _explain_system(error: BaseException, model: str) -> ChatError | None:
         return ModelLoadError(f"There is no permission to read or write{_at(error)}. Change it and start again.")
     if isinstance(error, ImportError):
         return ModelLoadError(f"{model} needs a package that is missing. {_shorten(text)}")
-    if isinstance(error, TemplateSyntaxError):
-        return ModelLoadError(f"The chat template has a mistake in line {error.lineno}: {error.message}")
     return None
 
 

@@ -7,7 +7,7 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, TemplateSyntaxError
 from transformers import PreTrainedTokenizerBase
 
 from chat.engine.reasoning import special_tokens
@@ -139,6 +139,11 @@ class ChatTemplate:
                     chat, chat_template=self._source, add_generation_prompt=True, tokenize=False
                 )
             )
+        except TemplateSyntaxError as error:
+            raise ModelLoadError(
+                f"The chat template has a mistake in line {error.lineno}: {error.message}. "
+                "Mend it, or start with another --chat-template."
+            ) from error
         except (TemplateError, TypeError, ValueError) as error:
             reason = str(error).rstrip(".")
             raise InvalidRequest(f"The model's chat template refuses these messages: {reason}.", "messages") from error

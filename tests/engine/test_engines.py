@@ -243,8 +243,9 @@ def test_every_end_token_ends_the_reply_and_none_is_shown(create, loaded, which)
         passes += 1
         logits[..., end] = 1e4 if passes > 4 else -1e4
 
+    engine = create()
     loaded.model.lm_head.register_forward_hook(force_end)
-    *chunks, last = create().stream(ask(), LONG)
+    *chunks, last = engine.stream(ask(), LONG)
     assert last.finish_reason == "stop"
     assert "<|" not in text_of(chunks)
 

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, dynamic_module_utils
 
 from chat.engine import load_errors, loading
 from chat.engine.loading import LoadedModel, load_model, read_chat_template
+from chat.engine.preparing import Preparer
 from chat.settings import EngineSettings
 from chat.types import ModelLoadError, ModelNotFound, Progress
 from tests.engine.models import (
@@ -142,7 +143,7 @@ def test_every_end_token_ends_a_reply(folder: Path) -> None:
     """S16: the generation config names one end, the template ends a turn with another."""
     change_json(folder / "generation_config.json", eos_token_id=0)
     loaded = load(folder)
-    assert loaded.model.generation_config.eos_token_id == [0, loaded.tokenizer.convert_tokens_to_ids(TURN_END)]
+    assert Preparer(loaded).end_ids == {0, loaded.tokenizer.convert_tokens_to_ids(TURN_END)}
 
 
 def test_a_model_without_chat_template_is_a_base_model(folder: Path) -> None:
@@ -164,7 +165,7 @@ def test_a_chat_template_that_is_not_there_or_has_a_mistake_is_told(saved: Path,
     file = tmp_path / "bad.jinja"
     file.write_text("{% for m in messages %}\n{{ m.content }\n{% endfor %}", "utf-8")
     with pytest.raises(ModelLoadError, match=r"The chat template has a mistake in line 2"):
-        load(saved, chat_template=str(file))
+        Preparer(load(saved, chat_template=str(file)))
 
 
 def test_a_tokenizer_without_a_rust_core_loads(tmp_path: Path) -> None:

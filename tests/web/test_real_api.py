@@ -24,7 +24,7 @@ def url():
     root = Path(__file__).parents[2]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as app:
         try:
-            address = next(found[0] for line in app.stdout if (found := re.search(r"http://\S+", line)))
+            address = next(found[0].rstrip("/") for line in app.stdout if (found := re.search(r"http://\S+", line)))
             # Its answer ends when the model is ready.
             assert '"ready"' in httpx.post(address + "/load_model", json={}, timeout=280).text
             yield address
