@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -132,14 +134,20 @@ def serve_space(environ: dict[str, str], home: Path, *command: str) -> Iterator[
     with (
         (home / "log").open("w+") as log,
         subprocess.Popen(
-            [sys.executable, *command], env={**own, **SPACE, **environ}, stdout=subprocess.PIPE, stderr=log, text=True
+            [sys.executable, *command],
+            env={**own, **SPACE, **environ},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
         ) as process,
     ):
         try:
             found = filter(None, (re.search(r"The page is at (\S+\d)", line) for line in process.stdout))
             yield next(found, [None, ""])[1] or pytest.fail((home / "log").read_text())
         finally:
-            process.terminate()
+            # With the processes it has forked, which would stay.
+            os.killpg(process.pid, signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")

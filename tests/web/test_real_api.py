@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.real
 
+PAGE_TOKENS = 32  # a batch shares whole pages
 PARIS = [{"role": "user", "content": "What is the capital of France?"}]
 
 
@@ -65,7 +66,7 @@ def test_next_turn_reads_only_what_is_new(client):
     first = client.chat.completions.create(model="", messages=PARIS, temperature=0, max_tokens=20)
     turns = [*PARIS, first.choices[0].message, {"role": "user", "content": "And of Japan?"}]
     usage = client.chat.completions.create(model="", messages=turns, temperature=0, max_tokens=5).usage
-    assert usage.prompt_tokens_details.cached_tokens >= first.usage.prompt_tokens
+    assert usage.prompt_tokens_details.cached_tokens > first.usage.prompt_tokens - PAGE_TOKENS
 
 
 def test_too_long_a_message_is_refused_before_any_byte(client):
