@@ -45,7 +45,8 @@ class Visitor:
 
     @property
     def status(self):
-        return self.page.locator("#status")
+        # Not all of #status: beside the line, Gradio keeps a hidden timer there, whose text changes by itself.
+        return self.page.locator("#status .prose")
 
     @property
     def replies(self):
