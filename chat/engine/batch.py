@@ -10,6 +10,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig, PreTrainedM
 from transformers.generation.continuous_batching.continuous_api import ContinuousBatchingManager
 from transformers.generation.continuous_batching.requests import FutureRequestState, GenerationOutput
 
+from chat.engine.attention import split_attention_by_request
 from chat.engine.choosing import Choice, TokenChooser
 from chat.engine.pages import MOST_REQUESTS, PagePool
 
@@ -26,6 +27,9 @@ class Batch:
     ) -> None:
         """`watch` is called in the manager's thread before each step, with the requests that take part in it."""
         self._end_ids = list(end_ids) or [-1]
+        if model.device.type == "cpu":
+            # On an accelerator, many small calls cost more than they save.
+            split_attention_by_request()
         generative: Any = model
         self._manager: ContinuousBatchingManager = generative.init_continuous_batching(
             generation_config=GenerationConfig(do_sample=False, eos_token_id=self._end_ids),

@@ -45,7 +45,7 @@ def create_choice(model: PreTrainedModel, params: GenerationParams, prompt_token
 
 
 class TokenChooser(ContinuousBatchingLogitsProcessorList):
-    """Stands in the batching manager where its score processors would, and hands it scores of one token a row.
+    """Stands in the batching manager where its score processors would.
 
     The manager itself is set to be greedy. So temperature 0 and others run in one batch, and each request
     draws its own random numbers, whoever is beside it.
@@ -72,17 +72,26 @@ class TokenChooser(ContinuousBatchingLogitsProcessorList):
     def __call__(
         self, input_ids: torch.LongTensor, scores: torch.Tensor, logits_processor_args: torch.Tensor
     ) -> torch.Tensor:
-        """Take scores of shape (rows, vocabulary); return them with one finite score in each row that counts."""
+        """Take scores of shape (rows, vocabulary); where a token is drawn, leave only its score finite."""
         rows = self._rows
         if not rows:
             return scores
         used = scores[: len(rows)]
         for row, state in enumerate(rows):
             _process(state, used[row : row + 1])
-        for state, finite in zip(rows, torch.isfinite(used.amax(dim=-1)).tolist(), strict=True):
-            state.error = state.error or (None if finite else str(InvalidScores()))
-        tokens = choose_tokens(used.nan_to_num(), [state.logit_processor_kwargs["choice"] for state in rows])
-        used.fill_(-torch.inf).scatter_(1, tokens[:, None], 0.0)
+        finite = torch.isfinite(used.amax(dim=-1)).tolist()
+        drawn: dict[int, Choice] = {}
+        for row, state in enumerate(rows):
+            choice = state.logit_processor_kwargs["choice"]
+            if not finite[row]:
+                state.error = state.error or str(InvalidScores())
+            elif not choice.greedy:
+                drawn[row] = choice
+        if drawn:
+            places = list(drawn)
+            tokens = draw_tokens(used[places], list(drawn.values()))
+            used[places] = -torch.inf
+            used[places, tokens] = 0.0
         return scores
 
 
@@ -98,17 +107,11 @@ def _process(state: RequestState, scores: torch.Tensor) -> None:
         state.error = str(explain_failure(error))
 
 
-def choose_tokens(scores: torch.Tensor, choices: Sequence[Choice]) -> torch.Tensor:
-    """Return one token id for each row of `scores`, shape (rows, vocabulary)."""
-    tokens = scores.argmax(dim=-1)
-    drawn = [row for row, choice in enumerate(choices) if not choice.greedy]
-    if drawn:
-        tokens[drawn] = _draw(scores[drawn], [choices[row] for row in drawn])
-    return tokens
+def draw_tokens(scores: torch.Tensor, choices: Sequence[Choice]) -> torch.Tensor:
+    """Return a token id for each row of `scores`, shape (rows, vocabulary).
 
-
-def _draw(scores: torch.Tensor, choices: Sequence[Choice]) -> torch.Tensor:
-    """Draw from each row's likeliest tokens: `top_k` of them, and of these the fewest that hold `top_p`."""
+    It is drawn from the row's likeliest tokens: `top_k` of them, and of these the fewest that hold `top_p`.
+    """
 
     def column(values: Sequence[float]) -> torch.Tensor:
         return torch.tensor(values, device=scores.device)[:, None]
