@@ -8,7 +8,7 @@ from dataclasses import replace
 from transformers.generation.continuous_batching.requests import FutureRequestState, GenerationOutput
 
 from chat.engine.batch import Batch
-from chat.engine.batching_trial import try_batching
+from chat.engine.batching_trial import CannotBatch, find_obstacle, try_batching
 from chat.engine.choosing import create_choice
 from chat.engine.failures import DeviceLost, explain_failure
 from chat.engine.loading import LoadedModel
@@ -29,7 +29,9 @@ class BatchedEngine(LocalEngine):
     """
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings) -> None:
-        """Raises: CannotBatch, if a trial on the model itself fails, OutOfMemory."""
+        """Try it on the model itself. Raises: CannotBatch, OutOfMemory."""
+        if obstacle := find_obstacle(loaded.model):
+            raise CannotBatch(obstacle)
         self._pool = plan_pages(loaded.model, loaded.info.window, settings.cache_memory)
         try_batching(loaded.model, self._pool)
         window = min(loaded.info.window, self._pool.longest)

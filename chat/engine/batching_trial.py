@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from transformers import LogitsProcessorList, PreTrainedModel
 from transformers.generation.continuous_batching.cache import group_layers_by_attn_type
+from transformers.generation.continuous_batching.utils import logger as manager_logger
 from transformers.utils.generic import is_flash_attention_requested
 
 from chat.engine.batch import Batch
@@ -24,19 +29,31 @@ class CannotBatch(ModelLoadError):
 
 def try_batching(model: PreTrainedModel, pool: PagePool) -> None:
     """Let a batch write a few tokens, and look whether the model alone would have, too. Raises: CannotBatch."""
-    if reason := _known_obstacle(model):
-        raise CannotBatch(reason)
     prompt = [(7 * i + 3) % model.config.get_text_config().vocab_size for i in range(_PROMPT_TOKENS)]
-    if not _are_likeliest(model, prompt, _write(model, pool, prompt)):
+    with _errors_unlogged():
+        reply = _write(model, pool, prompt)
+    if not _are_likeliest(model, prompt, reply):
         raise CannotBatch("it writes other tokens then")
 
 
-def _known_obstacle(model: PreTrainedModel) -> str | None:
+@contextmanager
+def _errors_unlogged() -> Iterator[None]:
+    """Keep from the log what CannotBatch says anyway."""
+    level = manager_logger.level
+    manager_logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        manager_logger.setLevel(level)
+
+
+def find_obstacle(model: PreTrainedModel) -> str | None:
+    """Return what is known to keep a model from being batched; it goes on from "because"."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
         return "it is an encoder-decoder"
-    if not hasattr(model, "init_continuous_batching"):
-        return "its class does not generate"
+    if not getattr(config, "num_attention_heads", None):
+        return "it has no attention"
     if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
         return "it is spread over several devices"
     if model.device.type == "mps":

@@ -2,10 +2,12 @@
 
 import contextlib
 import logging
+import re
 import threading
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, Lfm2Config, MambaConfig
 
 from chat.engine.batched import BatchedEngine
 from chat.engine.batching_trial import CannotBatch
@@ -15,7 +17,7 @@ from chat.engine.loading import LoadedModel
 from chat.engine.mixed import MixedEngine
 from chat.settings import EngineSettings
 from chat.types import GenerationParams, ModelInfo
-from tests.engine.models import tiny_llama, tiny_t5
+from tests.engine.models import byte_tokenizer, tiny_llama, tiny_t5
 from tests.fakes import FakeEngine
 
 ASK = [{"role": "user", "content": "Hello"}]
@@ -88,9 +90,32 @@ def test_a_model_that_cannot_be_batched_is_answered_directly_or_refused(open_eng
     assert list(engine.stream(ASK, GenerationParams()))[-1].usage.completion_tokens
 
 
-def test_an_encoder_decoder_is_answered_directly(open_engine, caplog):
-    assert isinstance(open_engine(load(*tiny_t5()), "auto"), DirectEngine)
-    assert "because it is an encoder-decoder" in caplog.text
+def recurrent():
+    tokenizer = byte_tokenizer()
+    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2)
+    return AutoModelForCausalLM.from_config(config).eval(), tokenizer
+
+
+def hybrid():
+    tokenizer = byte_tokenizer()
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = Lfm2Config(vocab_size=len(tokenizer), num_hidden_layers=2, full_attn_idxs=[1], **sizes)
+    return AutoModelForCausalLM.from_config(config).eval(), tokenizer
+
+
+@pytest.mark.parametrize(
+    ("create", "reason"),
+    [
+        (tiny_t5, "it is an encoder-decoder"),
+        (recurrent, "it has no attention"),
+        (hybrid, "of its layers .Invalid layer type: conv"),
+    ],
+)
+def test_models_of_other_kinds_are_answered_directly(open_engine, caplog, create, reason):
+    engine = open_engine(load(*create()), "auto")
+    assert isinstance(engine, DirectEngine)
+    assert re.search(f"because {reason}", caplog.text)
+    assert list(engine.stream(ASK, GenerationParams()))[-1].usage.completion_tokens
 
 
 @pytest.mark.parametrize("default", [None, 7])
