@@ -101,7 +101,8 @@ def _warm_up(asker: Asker, ask: Ask) -> Figures:
 
 def _decode(asker: Asker, ask: Ask, tokens: int) -> Figures:
     (talk,) = asker.together(ask, [_ask(_new() + _QUESTIONS[0])], tokens)
-    return {DECODE: talk.tokens_per_s}
+    # A short reply may come in one piece, which has no speed.
+    return {DECODE: talk.tokens_per_s} if len(talk.arrivals) > 1 else {}
 
 
 def _read(asker: Asker, ask: Ask) -> Figures:

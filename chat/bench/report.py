@@ -51,7 +51,7 @@ class Report:
         table = Table(title=f"{self.model}\n{describe_machine()}", caption="\n".join(self.notes) or None)
         table.add_column("", no_wrap=True)
         for target in self.figures:
-            table.add_column(target, justify="right")
+            table.add_column(target, justify="right", overflow="fold")
         for row in self.rows:
             table.add_row(row, *(_format(figures.get(row)) for figures in self.figures.values()))
         return table

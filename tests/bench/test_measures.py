@@ -41,6 +41,10 @@ def test_decoding_is_measured_after_the_first_token():
     assert run("decode", FakeAsker(5.0, 5.5, 6.0)) == {DECODE: 2.0}
 
 
+def test_a_reply_in_one_piece_has_no_decoding_speed():
+    assert run("decode", FakeAsker(5.0)) == {}
+
+
 def test_reading_is_measured_up_to_the_first_token():
     assert run("prompt", FakeAsker(0.5)) == {READ: 200.0}
 
