@@ -41,6 +41,11 @@ def usage_caption(usage: Usage, window: int) -> str:
     )
 
 
+def stopped_caption(seconds: float) -> str:
+    """Say that a reply was stopped. What it cost is known to nobody by then."""
+    return f"Stopped after {seconds:.1f} s"
+
+
 def left_out_caption(count: int) -> str:
     """Say that the oldest messages did not fit."""
     return (

@@ -10,7 +10,10 @@ from chat.types import Chunk, FinishReason, Message, Progress, Usage
 
 @dataclass
 class Reply:
-    """What a stream has said so far; `progress` is what the engine does while it says nothing."""
+    """What a stream has said so far; `progress` is what the engine does while it says nothing.
+
+    `seconds` is how long it took up to the newest chunk.
+    """
 
     content: str = ""
     thought: str = ""
@@ -18,6 +21,8 @@ class Reply:
     progress: Progress | None = None
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
+    seconds: float = 0.0
+    _started: float = field(default_factory=time.monotonic, repr=False)
     _thinking_since: float | None = field(default=None, repr=False)
 
     @classmethod
@@ -27,7 +32,9 @@ class Reply:
 
     def add(self, chunk: Chunk) -> None:
         """Take in the stream's next chunk."""
-        self._time_thought(chunk)
+        now = time.monotonic()
+        self._time_thought(chunk, now)
+        self.seconds = now - self._started
         self.content += chunk.text
         self.thought += chunk.thought
         self.progress = chunk.progress
@@ -42,8 +49,7 @@ class Reply:
         message["finish_reason"] = self.finish_reason or "cancelled"
         return message
 
-    def _time_thought(self, chunk: Chunk) -> None:
-        now = time.monotonic()
+    def _time_thought(self, chunk: Chunk, now: float) -> None:
         if self._thinking_since is not None:
             self.thought_s += now - self._thinking_since
         thinking = not (chunk.text or chunk.finish_reason) and (chunk.thought or self._thinking_since is not None)

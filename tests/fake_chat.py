@@ -21,7 +21,8 @@ class EchoingEngine(FakeEngine):
     def _run(
         self, number: int, pieces: Sequence[str | Chunk | Exception | threading.Event]
     ) -> Generator[Chunk, None, None]:
-        question = self.prompts[number][-1]["content"]
+        prompt = self.prompts[number]
+        question = prompt if isinstance(prompt, str) else prompt[-1]["content"]
         return super()._run(number, [question if piece == "ECHO" else piece for piece in pieces])
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from chat.captions import left_out_caption, model_caption, progress_caption, usage_caption
+from chat.captions import left_out_caption, model_caption, progress_caption, stopped_caption, usage_caption
 from chat.types import Progress, Usage
 from tests.fakes import INFO
 
@@ -38,3 +38,7 @@ def test_what_was_left_out_is_counted():
     """C3"""
     assert left_out_caption(1) == "The oldest message no longer fits and was left out."
     assert left_out_caption(2) == "The 2 oldest messages no longer fit and were left out."
+
+
+def test_what_was_stopped_says_when():
+    assert stopped_caption(3.21) == "Stopped after 3.2 s"

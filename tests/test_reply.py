@@ -34,6 +34,15 @@ def test_a_reply_that_has_not_ended_counts_as_stopped():
     assert reply.message() == {"role": "assistant", "content": "Half a", "finish_reason": "cancelled"}
 
 
+def test_its_seconds_go_up_to_the_newest_chunk(monkeypatch: pytest.MonkeyPatch):
+    clock = Clock(monkeypatch)
+    reply = Reply(_started=clock.now)
+    clock.add(reply, Chunk(progress=Progress("queued", 1)), 2.0)
+    clock.add(reply, Chunk(text="One"), 1.5)
+    clock.now += 10
+    assert reply.seconds == 3.5
+
+
 def test_progress_is_that_of_the_newest_chunk():
     reply = Reply()
     reply.add(Chunk(progress=Progress("queued", 2)))

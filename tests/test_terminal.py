@@ -39,7 +39,7 @@ def test_a_conversation_streams_stops_and_goes_on(home: Path):
         screen = terminal.wait_for("Half an")
         assert PROMPT not in screen
         terminal.send(CTRL_C)
-        terminal.wait_for("Stopped; /continue goes on.")
+        terminal.wait_for(" s; /continue goes on.")
         terminal.wait_for(PROMPT)
         terminal.send("second" + ENTER)
         terminal.wait_for("A whole answer.")
@@ -169,6 +169,22 @@ def test_a_long_reply_can_be_scrolled_back_to_at_any_width(home: Path, columns: 
     assert [text.count(f"value_{number} = {number}\n") for number in range(40)] == [1] * 40
 
 
+def test_a_text_that_grows_can_be_stopped_and_goes_on(home: Path):
+    """T1, T9"""
+    with chat(home, [[" upon", None], [" a time"]]) as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.send("/complete Once" + ENTER)
+        terminal.wait_for("Once upon")
+        terminal.send(CTRL_C)
+        terminal.wait_for(" s; /complete goes on.")
+        terminal.wait_for(PROMPT)
+        terminal.send("/complete" + ENTER)
+        terminal.wait_for("Once upon a time")
+        terminal.wait_for(PROMPT)
+        terminal.send(CTRL_D)
+        assert terminal.wait_for_end() == 0
+
+
 def test_a_terminal_that_changes_its_width_during_a_reply_loses_no_words(home: Path):
     words = [f"word{number}" for number in range(60)]
     with chat(home, [[" ".join(words[:30]) + " ", None, "x"]], columns=60) as terminal:
@@ -211,7 +227,7 @@ def test_the_real_model_streams_stops_and_goes_on(home: Path):
         terminal.send("Write a story about the sea." + ENTER)
         terminal.wait_until(has_grown, within_s=250)
         terminal.send(CTRL_C)
-        terminal.wait_for("Stopped; /continue goes on.")
+        terminal.wait_for(" s; /continue goes on.")
         terminal.send("What is the capital of France?" + ENTER)
         terminal.wait_until(lambda screen: "Paris" in screen.partition("capital of France?")[2], within_s=250)
         terminal.wait_for(PROMPT, within_s=250)

@@ -68,6 +68,12 @@ def _continue(session: Session, _: str) -> None:
     session.answer(session.history)
 
 
+def _complete(session: Session, text: str) -> None:
+    if not (text or session.text):
+        raise InvalidRequest("There is no text to go on with yet. /complete TEXT begins one.")
+    session.complete(text or session.text)
+
+
 def _system(session: Session, text: str) -> None:
     if text:
         session.system_prompt = "" if text == "none" else text
@@ -123,6 +129,7 @@ COMMANDS = {
     "undo": Command("", "Take back the last question and its reply.", _undo),
     "edit": Command("[TEXT]", "Change the last question and ask it again.", _edit),
     "continue": Command("", "Go on with the last reply.", _continue),
+    "complete": Command("[TEXT]", "Go on with a text, or with the last one, without a chat.", _complete),
     "system": Command("[TEXT]", "Show or set the system prompt; none removes it.", _system),
     "set": Command("[NAME [VALUE]]", "Show or set sampling; none is the model's own value.", _set),
     "save": Command("FILE", "Write the conversation to a file.", _save),

@@ -9,15 +9,13 @@ from rich.console import Console
 from rich.text import Text
 from rich.theme import Theme
 
-from chat.captions import left_out_caption, progress_caption, usage_caption
+from chat.captions import left_out_caption, progress_caption, stopped_caption, usage_caption
 from chat.reply import Reply
 from chat.terminal.keys import hidden_keys
 from chat.terminal.region import Region, lay_out
-from chat.terminal.view import ReplyView
+from chat.terminal.view import ReplyView, TextView
 from chat.terminal.visible import visible
 from chat.types import Chunk, Engine, Status
-
-_ENDINGS = {"length": "Stopped at the limit of tokens; /continue goes on.", "cancelled": "Stopped; /continue goes on."}
 
 
 class Screen:
@@ -58,17 +56,24 @@ class Screen:
         self.say("")
         ReplyView(self._console).follow(stream, reply)
 
+    def grow(self, text: str, stream: Generator[Chunk, None, None], reply: Reply) -> None:
+        """Show `text`, and behind it `reply` while the stream adds to it. Raises: ChatError."""
+        self.say("")
+        TextView(self._console, text).follow(stream, reply)
+
     def show(self, reply: Reply) -> None:
         """Show a reply that has ended."""
         self.say("")
         ReplyView(self._console).show(reply)
 
-    def account(self, reply: Reply, window: int) -> None:
-        """Say what a reply cost and, unless it came to its own end, why it ended."""
+    def account(self, reply: Reply, window: int, go_on: str = "/continue") -> None:
+        """Say what a reply cost and, unless it came to its own end, why it ended and that `go_on` goes on."""
         if reply.usage:
             self.say(usage_caption(reply.usage, window), "dim")
         if reply.usage and reply.usage.messages_left_out:
             self.say(left_out_caption(reply.usage.messages_left_out), "yellow")
-        if ending := _ENDINGS.get(reply.message()["finish_reason"] or ""):
-            self.say(ending, "yellow")
+        if reply.finish_reason != "stop":
+            is_full = reply.finish_reason == "length"
+            ended = "Stopped at the limit of tokens" if is_full else stopped_caption(reply.seconds)
+            self.say(f"{ended}; {go_on} goes on.", "yellow")
         self.say("")

