@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
 
 from chat.engine.stop_texts import partial_match
 from chat.engine.thought_formats import COMMON_TAGS, FAMILIES, RARE_TAGS, TAGGED, Part, State, ThoughtFormat, tagged
+
+if TYPE_CHECKING:
+    # Not needed to split what a server sends, and slow to import.
+    from transformers import PreTrainedTokenizerBase
 
 Parts: TypeAlias = dict[Part, str]
 

@@ -17,13 +17,14 @@ class Background:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._running: set[Future[Any]] = set()
+        self._closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be submitted any more."""
-        return self._loop.is_closed()
+        """Whether nothing should be submitted any more."""
+        return self._closed
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start `work`. Cancelling the future cancels it, and returns at once."""
@@ -32,15 +33,14 @@ class Background:
         future.add_done_callback(self._running.discard)
         return future
 
-    def cancel_all(self) -> None:
-        """Cancel what was submitted, and wait until it has ended."""
-        # Only that: what it started in its turn is its own to cancel.
+    def close(self, last: Coroutine[Any, Any, None]) -> None:
+        """Cancel what was submitted, wait for its end, run `last`, and end the thread."""
+        self._closed = True
+        # Only what was submitted: what it started in its turn is its own to cancel.
         for future in list(self._running):
             future.cancel()
         asyncio.run_coroutine_threadsafe(_wait_for_others(), self._loop).result()
-
-    def close(self) -> None:
-        """End the thread."""
+        asyncio.run_coroutine_threadsafe(last, self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

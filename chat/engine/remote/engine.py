@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from collections.abc import Generator
 from concurrent.futures import CancelledError
 from typing import Any
@@ -30,7 +30,7 @@ from chat.types import (
     Status,
 )
 
-_LONGEST_PAUSE_S = 8.0
+_PAUSE_S = 3.0  # between two looks for a server that is gone
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +39,23 @@ class RemoteEngine:
     """Passes requests on to a server. One event loop serves them all, so a reply costs no thread."""
 
     def __init__(self, server: Server, settings: EngineSettings) -> None:
-        """Begin to look for the server; it may come later, and go and come back."""
+        """Begin to look for the server, which may come later, and go and come back."""
         self._server, self._settings = server, settings
         self._counter = TokenCounter(server, settings.tokenizer)
         self._refused: set[str] = set()
         self._opening = ""
         self._status = Status("loading", progress=Progress("loading", text=f"Connecting to {server.host}"))
-        self._lost = asyncio.Event()
+        self._look_again_at = 0.0
         self._background = Background("remote-engine")
-        self._background.submit(self._watch())
+        self._looking = self._background.submit(self._look())
 
     def status(self) -> Status:
-        """Say at once whether the server answers, as far as is known."""
+        """Say at once whether the server answers, as far as is known.
+
+        While it does not, it is looked for again now and then, but only because somebody asks.
+        """
+        if self._status.state != "ready" and time.monotonic() >= self._look_again_at:
+            self._look_soon()
         return self._status
 
     def stream(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
@@ -65,9 +70,7 @@ class RemoteEngine:
     def close(self) -> None:
         """End every request and every connection."""
         if not self._background.is_closed:
-            self._background.cancel_all()
-            self._background.submit(self._server.close()).result()
-            self._background.close()
+            self._background.close(self._server.close())
 
     def _read(self, prompt: Prompt, params: GenerationParams) -> Generator[Chunk, None, None]:
         """Run in the reader's thread: pass on what the event loop writes, and a sign of life meanwhile."""
@@ -97,30 +100,24 @@ class RemoteEngine:
             )
             await request.answer(extract)
         except (EngineUnavailable, ReplyCut):
-            self._lost.set()
+            self._look_soon()
             raise
 
-    async def _watch(self) -> None:
-        """Look for the server until it is there, and again whenever a request finds it gone."""
-        pause = 1.0
-        while True:
-            try:
-                await self._look()
-            except ChatError:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_S)
-                continue
-            pause = 1.0
-            await self._lost.wait()
-            self._lost.clear()
+    def _look_soon(self) -> None:
+        """Look for the server in the background, unless that is under way."""
+        if self._looking.done() and not self._background.is_closed:
+            self._looking = self._background.submit(self._look())
 
     async def _look(self) -> ModelInfo:
+        """Look for the server and its model, and note what was found. Raises: ChatError."""
         try:
             info = await self._find_model()
         except ChatError as error:
             # A new error, because one that was raised keeps its frames, and with them the prompt, alive.
             self._note(Status("failed", error=type(error)(*error.args)))
             raise
+        finally:
+            self._look_again_at = time.monotonic() + _PAUSE_S
         self._note(Status("ready", info=info))
         return info
 
