@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 from chat.accounts import BadAccount, read_accounts
 from chat.settings import Settings, read_settings
-from chat.space import on_space
+from chat.space import on_space, on_zerogpu
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C. The page is up before the model is."""
     settings = read_settings(Settings, "app.py", arguments)
     check_accounts(settings)
+    check_hardware(settings)
     if on_space():
         # Visitors come through the Space's proxy. uvicorn reads here from which proxies it takes their addresses.
         os.environ.setdefault("FORWARDED_ALLOW_IPS", "10.0.0.0/8")
@@ -23,18 +24,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Gradio takes seconds to import, so --help and mistakes are answered first.
     from chat.engine import create_engine
     from chat.web.api import create_api
+    from chat.web.limits import Limits
     from chat.web.page import create_page
     from chat.web.sharing import describe
 
     engine = create_engine(settings)
-    page = create_page(engine, settings)
+    limits = Limits(settings)
+    page = create_page(engine, settings, limits)
     try:
         page.launch(
             server_name=settings.host,
             server_port=port,
             root_path=settings.root_path,
             share=settings.share,
-            app_kwargs={"routes": create_api(engine, settings).routes},
+            app_kwargs={"routes": create_api(engine, settings, limits).routes},
             quiet=True,
             prevent_thread_lock=True,
         )
@@ -52,6 +55,15 @@ def check_accounts(settings: Settings) -> None:
         read_accounts(settings)
     except BadAccount as error:
         raise SystemExit(f"app.py: {error}") from None
+
+
+def check_hardware(settings: Settings) -> None:
+    """Raise SystemExit if a Space has hardware that would shut it down."""
+    if on_zerogpu() and settings.is_remote:
+        raise SystemExit(
+            f"app.py: with --engine {settings.engine} the model runs elsewhere, and ZeroGPU shuts down a Space "
+            "without use for its GPU. Choose CPU hardware in the Space's settings, or leave CHAT_ENGINE unset."
+        )
 
 
 def choose_port(host: str, port: int) -> int:

@@ -96,6 +96,11 @@ class EngineSettings(BaseSettings):
     )
     queue_size: int = Field(32, ge=1, description="How many requests may wait; more are refused.")
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the model runs elsewhere."""
+        return self.engine == "hub" or self.engine.startswith("http")
+
     def params(self) -> GenerationParams:
         """Return the generation settings; what is unset is None and takes the model's own default."""
         return GenerationParams(**{name: getattr(self, name) for name in GenerationParams.model_fields})

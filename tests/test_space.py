@@ -22,9 +22,9 @@ from gradio_client import Client
 
 from chat.settings import Settings
 from chat.web.access import is_open
-from chat.web.page import create_page
 from tests.engine.models import tiny_llama
 from tests.fakes import FakeEngine
+from tests.web.pages import build_page
 
 SPACE = {"SPACE_ID": "someone/chat", "SYSTEM": "spaces"}
 TOKEN = "head.e30.signature"  # e30 is {}
@@ -55,14 +55,14 @@ def test_on_a_space_the_api_is_open_to_who_has_a_key(on_space):
 
 
 def test_a_space_can_be_duplicated(on_space):
-    page = create_page(FakeEngine(), Settings())
+    page = build_page(FakeEngine())
     assert "Duplicate this Space" in buttons(page)
     assert any("someone/chat?duplicate=true" in str(item["js"]) for item in page.config["dependencies"])
 
 
 def test_elsewhere_there_is_nothing_to_duplicate(monkeypatch):
     monkeypatch.delenv("SPACE_ID", raising=False)
-    assert "Duplicate this Space" not in buttons(create_page(FakeEngine(), Settings()))
+    assert "Duplicate this Space" not in buttons(build_page(FakeEngine()))
 
 
 @dataclass

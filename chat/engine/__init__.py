@@ -13,7 +13,7 @@ def create_engine(settings: EngineSettings) -> Engine:
 
     On ZeroGPU it returns with the model loaded, and must be called on the main thread before the launch.
     """
-    if settings.engine == "hub" or settings.engine.startswith("http"):
+    if settings.is_remote:
         from chat.engine.remote import RemoteEngine, find_server
 
         return RemoteEngine(find_server(settings), settings)

@@ -46,11 +46,11 @@ TEXT = {"text/plain": {"schema": {"type": "string"}}}
 EVENTS = {"text/event-stream": {"schema": {"type": "object", "properties": {"data": {"type": "string"}}}}}
 
 
-def create_api(engine: Engine, settings: Settings) -> APIRouter:
+def create_api(engine: Engine, settings: Settings, limits: Limits) -> APIRouter:
     """Return the routes that answer with `engine`. Their errors are their own, whatever app serves them."""
     if not is_open(settings):
         log.warning("The HTTP API is closed. Set --api-key to open it.")
-    api = Api(engine, settings)
+    api = Api(engine, settings, limits)
     router = APIRouter(route_class=ApiRoute, default_response_class=Response)
     guarded: dict[str, Any] = {"dependencies": [Depends(create_guard(settings))], "tags": ["generation"]}
     router.get("/health", responses={200: {"model": Health}, 503: {"model": Health}}, tags=["status"])(api.health)
@@ -67,9 +67,8 @@ def create_api(engine: Engine, settings: Settings) -> APIRouter:
 class Api:
     """The routes' functions. They keep nothing: clients send the whole conversation each time."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
-        self._engine = engine
-        self._limits = Limits(settings)
+    def __init__(self, engine: Engine, settings: Settings, limits: Limits) -> None:
+        self._engine, self._limits = engine, limits
         self._started_at = int(time.time())
         # A thread waits for each stream's next chunk; in the event loop's common pool of 40 they would
         # hold up the page. Everybody who may wait in line has one, and those who are being answered.

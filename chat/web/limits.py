@@ -29,7 +29,10 @@ class TooMany(ChatError):
 
 
 class Limits:
-    """What is counted for each address. Tabs cost nothing to open, so they do not count as visitors."""
+    """What is counted for each address, over the page and the API together: whoever takes part shares one of these.
+
+    Tabs cost nothing to open, so they do not count as visitors.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -13,10 +13,12 @@ from starlette.middleware import Middleware
 from chat.accounts import read_accounts
 from chat.settings import Settings
 from chat.space import on_space
-from chat.types import Engine, GenerationParams
-from chat.web import view
-from chat.web.actions import PANEL, Actions
+from chat.types import Engine
+from chat.web import keeping, view
+from chat.web.actions import Actions
+from chat.web.limits import Limits
 from chat.web.login import Doors, Login
+from chat.web.panel import create_panel
 
 _HERE = Path(__file__).parent
 _PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -30,14 +32,14 @@ _EXAMPLES = [
 _GREETING = "## What can I do for you?\n\nWhat a language model says can be wrong."
 
 
-def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
+def create_page(engine: Engine, settings: Settings, limits: Limits) -> gr.Blocks:
     """Return the page, ready to launch; it can be opened before `engine` is ready."""
-    actions = Actions(engine, settings)
+    actions = Actions(engine, settings, limits)
     page = _Page(settings)
     with page:
         history = gr.State([])
         with gr.Sidebar(open=False, position="right", elem_id="settings"):
-            panel = _create_panel(settings)
+            panel = create_panel(settings)
             if on_space():
                 gr.DuplicateButton("Duplicate this Space")
         with gr.Row(elem_id="top"):
@@ -66,8 +68,11 @@ def create_page(engine: Engine, settings: Settings) -> gr.Blocks:
         # Not in the queue: a stop must not wait for what it is to stop.
         gr.on([stop.click, halt.click], actions.stop, queue=False, **_PRIVATE)
         page.unload(actions.stop)
-        page.load(actions.watch, None, [heading, status, mode, *panel[1:]], **_PRIVATE)
-        _keep(page, actions, changes, history, chat)
+        timer = gr.Timer()
+        model = [timer, status, heading, mode, *panel[1:]]
+        # Nor is this: there are more pages that wait for the model than places in the queue.
+        gr.on([page.load, timer.tick], actions.watch, status, model, queue=False, **_PRIVATE)
+        _keep(page, changes, history, chat)
         _add_endpoint(actions, message, history)
     return page
 
@@ -107,24 +112,6 @@ class _Page(gr.Blocks):
             own["auth"] = Login(self._accounts).check
             own["auth_message"] = "After some wrong passwords, each further try takes a few seconds."
         return super().launch(*args, **(own | options))
-
-
-def _create_panel(settings: Settings) -> list[gr.Textbox]:
-    """Create the settings: the system prompt, then a field for each of PANEL, closed until the model is there."""
-    gr.HTML("<h2>Settings</h2>")
-    system_prompt = gr.Textbox(settings.system_prompt, label="System prompt", lines=3, max_lines=12, interactive=True)
-    return [system_prompt, *(_create_field(name, label) for name, label in PANEL.items())]
-
-
-def _create_field(name: str, label: str) -> gr.Textbox:
-    # Not a gr.Number: an empty one turns into 0 when the page opens.
-    return gr.Textbox(
-        label=label,
-        info=GenerationParams.model_fields[name].description,
-        placeholder="random" if name == "seed" else "the model's own",
-        max_lines=1,
-        interactive=False,
-    )
 
 
 def _create_chat() -> gr.Chatbot:
@@ -176,15 +163,13 @@ def _create_completion() -> tuple[gr.Textbox, gr.Button, gr.Button]:
     return text, go_on, halt
 
 
-def _keep(
-    page: gr.Blocks, actions: Actions, changes: Sequence[Dependency], history: gr.State, chat: gr.Chatbot
-) -> None:
-    """Keep the conversation in the browser's tab, so that a reload finds it again and another tab does not."""
+def _keep(page: gr.Blocks, changes: Sequence[Dependency], history: gr.State, chat: gr.Chatbot) -> None:
+    """Keep the conversation in the browser's tab, and bring it back when the page is loaded."""
     kept = gr.Textbox(visible=False)
     for change in changes:
-        change.then(actions.keep, history, kept, **_PRIVATE)
-    kept.change(None, kept, None, js="(text) => sessionStorage.setItem('conversation', text)")
-    page.load(actions.restore, kept, [history, chat], js="() => sessionStorage.getItem('conversation')", **_PRIVATE)
+        change.then(keeping.keep, history, kept, **_PRIVATE)
+    kept.change(None, kept, None, js=keeping.WRITE)
+    page.load(keeping.restore, kept, [history, chat], js=keeping.READ, **_PRIVATE)
 
 
 def _add_endpoint(actions: Actions, message: gr.Textbox, history: gr.State) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, TypeAlias
 
-from chat.captions import left_out_caption, model_caption, progress_caption, usage_caption
+from chat.captions import left_out_caption, model_caption, progress_caption, stopped_caption, usage_caption
 from chat.reply import Reply
 from chat.types import ChatError, Message, Status
 from chat.web.guard import guard
@@ -79,7 +79,7 @@ def ended_line(reply: Reply, window: int) -> str:
     if reply.finish_reason == "length":
         parts.append("Cut at the longest reply allowed")
     elif reply.finish_reason != "stop":
-        parts.append("Stopped")
+        parts.append(stopped_caption(reply.seconds))
     if usage and usage.messages_left_out:
         parts.append(left_out_caption(usage.messages_left_out))
     return _line("ended", " · ".join(parts))
@@ -88,6 +88,11 @@ def ended_line(reply: Reply, window: int) -> str:
 def failed_line(error: Exception) -> str:
     """Say why there is no reply, or no more of it."""
     return _line("failed", str(error) if isinstance(error, ChatError) else "The reply failed.")
+
+
+def is_about_reply(line: str) -> bool:
+    """Tell whether a line says how a reply grows or how it ended, which stays until there is another."""
+    return line.startswith(('<span class="busy"', '<span class="ended"'))
 
 
 def heading(title: str) -> str:

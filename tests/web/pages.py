@@ -7,17 +7,25 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import gradio as gr
 from playwright.sync_api import Page, expect
 
 from chat.settings import Settings
 from chat.types import Engine
+from chat.web.limits import Limits
 from chat.web.page import create_page
+
+
+def build_page(engine: Engine, **settings: object) -> gr.Blocks:
+    """Return the engine's page, not launched."""
+    chosen = Settings(**settings)
+    return create_page(engine, chosen, Limits(chosen))
 
 
 @contextmanager
 def serve_page(engine: Engine, **settings: object) -> Iterator[str]:
     """Serve `engine`'s page on a free port; yield its address."""
-    page = create_page(engine, Settings(**settings))
+    page = build_page(engine, **settings)
     try:
         _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, server_port=free_port())
         yield url

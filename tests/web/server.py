@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 import uvicorn
 from fastapi import FastAPI
 
-from chat.settings import Settings
 from chat.types import Chunk, Engine, GenerationParams, Prompt
-from chat.web.api import create_api
 from tests.fakes import FakeEngine
+from tests.web.sites import api_routes
 
 
 class _Noticed(list[int]):
@@ -48,9 +47,9 @@ class WatchedEngine(FakeEngine):
 
 
 @contextmanager
-def serve(engine: Engine, settings: Settings | None = None) -> Iterator[str]:
+def serve(engine: Engine, **settings: object) -> Iterator[str]:
     """Serve the API alone; yield its address."""
-    app = FastAPI(routes=create_api(engine, settings or Settings()).routes)
+    app = FastAPI(routes=api_routes(engine, **settings))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

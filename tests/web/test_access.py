@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from chat.settings import Settings
-from chat.web.api import create_api
 from tests.fakes import FakeEngine
+from tests.web.sites import api_routes
 
 BODY = {"text": "Once"}
 GUARDED = [
@@ -22,7 +22,7 @@ GUARDED = [
 
 
 def client(base_url: str = "http://127.0.0.1:7860", **settings: object) -> TestClient:
-    return TestClient(FastAPI(routes=create_api(FakeEngine(), Settings(**settings)).routes), base_url)
+    return TestClient(FastAPI(routes=api_routes(FakeEngine(), **settings)), base_url)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:7860", "localhost:7860", "[::1]:7860"])

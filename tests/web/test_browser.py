@@ -52,7 +52,7 @@ def test_stop_keeps_the_text_and_the_conversation_goes_on(visit, engine):
     visitor.page.locator("#stop").click()
     visitor.expect_idle()
     assert engine.closed == [0]
-    expect(visitor.status).to_have_text("Stopped")
+    expect(visitor.status).to_contain_text("Stopped after")
     visitor.ask("And now?")
     expect(visitor.replies).to_have_text(["One two", "Three."])
     assert [message["content"] for message in engine.prompts[1]] == ["Count", "One two", "And now?"]

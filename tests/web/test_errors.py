@@ -4,7 +4,6 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from chat.settings import Settings
 from chat.types import (
     ChatError,
     EngineUnavailable,
@@ -16,9 +15,9 @@ from chat.types import (
     PromptTooLong,
     QueueFull,
 )
-from chat.web.api import create_api
 from chat.web.fields import MAX_BODY_BYTES, MAX_MESSAGES, MAX_TEXT
 from tests.fakes import FakeEngine
+from tests.web.sites import api_routes
 
 JSON = {"Content-Type": "application/json"}
 
@@ -35,7 +34,7 @@ class Refusing(FakeEngine):
 
 
 def client(engine=None):
-    app = FastAPI(routes=create_api(engine or FakeEngine(), Settings()).routes)
+    app = FastAPI(routes=api_routes(engine or FakeEngine()))
     return TestClient(app, "http://127.0.0.1")
 
 

@@ -5,10 +5,9 @@ import json
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from chat.settings import Settings
 from chat.types import ModelNotFound, Progress, Status
-from chat.web.api import create_api
 from tests.fakes import INFO, FakeEngine
+from tests.web.sites import api_routes
 
 LOADING = Status("loading", progress=Progress("loading", 30, 90, "Downloading"))
 FAILED = Status("failed", error=ModelNotFound("There is no such model."))
@@ -26,7 +25,7 @@ class Loading(FakeEngine):
 
 
 def client(*statuses: Status) -> TestClient:
-    return TestClient(FastAPI(routes=create_api(Loading(*statuses), Settings()).routes), "http://127.0.0.1")
+    return TestClient(FastAPI(routes=api_routes(Loading(*statuses))), "http://127.0.0.1")
 
 
 def load_model(*statuses: Status):

@@ -7,7 +7,6 @@ import threading
 import openai
 import pytest
 
-from chat.settings import Settings
 from chat.types import Chunk, GenerationFailed, PromptTooLong, QueueFull
 from tests.fakes import FakeEngine
 from tests.web.server import WatchedEngine, serve
@@ -23,7 +22,7 @@ def connect():
         servers, clients = [], []
 
         def start(engine: FakeEngine, key: str = "none", **settings: object) -> openai.OpenAI:
-            servers.append(serve(engine, Settings(**settings)))
+            servers.append(serve(engine, **settings))
             clients.append(openai.OpenAI(base_url=servers[-1].__enter__() + "/v1", api_key=key, max_retries=0))
             return clients[-1]
 

@@ -10,9 +10,8 @@ from gradio.routes import App
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from chat.settings import Settings
-from chat.web.api import create_api
 from tests.fakes import FakeEngine
+from tests.web.sites import api_routes
 
 ROUTES = [
     ("get", "/health"),
@@ -23,7 +22,7 @@ ROUTES = [
     ("get", "/v1/models"),
     ("get", "/v1/models/{name}"),
 ]
-API = FastAPI(routes=create_api(FakeEngine(), Settings()).routes)
+API = FastAPI(routes=api_routes(FakeEngine()))
 schema = schemathesis.openapi.from_asgi("/openapi.json", API)
 
 
@@ -42,7 +41,7 @@ def page():
     """The API inside Gradio's own app, as the page serves it."""
     with gr.Blocks() as blocks:
         gr.Textbox()
-    app = App.create_app(blocks, app_kwargs={"routes": create_api(FakeEngine(), Settings()).routes})
+    app = App.create_app(blocks, app_kwargs={"routes": api_routes(FakeEngine())})
     return TestClient(app, "http://127.0.0.1")
 
 

@@ -9,13 +9,10 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
-from chat.settings import Settings
 from chat.types import GenerationFailed
-from chat.web import view
-from chat.web.actions import Actions
-from chat.web.page import create_page
+from chat.web import keeping, view
 from tests.fakes import FakeEngine
-from tests.web.pages import serve_page
+from tests.web.pages import build_page, serve_page
 
 
 def connect(url):
@@ -25,7 +22,7 @@ def connect(url):
 @pytest.mark.filterwarnings("error", "ignore::ResourceWarning")  # importing Gradio leaves event loops open
 def test_it_builds_without_a_warning():
     """G7"""
-    create_page(FakeEngine(), Settings())
+    build_page(FakeEngine())
 
 
 def test_the_endpoint_streams_a_growing_reply(url, engine):
@@ -111,7 +108,7 @@ def test_only_the_chat_is_an_endpoint(url):
 
 @pytest.fixture(scope="module")
 def config():
-    return create_page(FakeEngine(), Settings(title="Mine", queue_size=5)).get_config_file()
+    return build_page(FakeEngine(), title="Mine", queue_size=5).get_config_file()
 
 
 def props(config, name):
@@ -134,7 +131,7 @@ def test_the_title_is_the_pages_and_the_tabs(config):
 def test_what_takes_long_can_be_stopped_and_its_stop_waits_for_nothing(config):
     """T2, T8, G18"""
     events = {event["api_name"]: event for event in config["dependencies"]}
-    for name in ("submit", "pick", "retry", "edit", "go_on", "chat", "watch"):
+    for name in ("submit", "pick", "retry", "edit", "go_on", "complete", "chat"):
         assert events[name]["types"]["generator"]
         assert events[name]["queue"]
     assert events["stop"]["queue"] is False
@@ -142,18 +139,17 @@ def test_what_takes_long_can_be_stopped_and_its_stop_waits_for_nothing(config):
 
 def test_visitors_wait_in_the_engines_line_and_not_in_gradios():
     """G18, H5"""
-    queue = create_page(FakeEngine(), Settings(queue_size=5))._queue
+    queue = build_page(FakeEngine(), queue_size=5)._queue
     assert (queue.max_size, queue.default_concurrency_limit) == (5, None)
 
 
 def test_a_history_is_plain_data():
     """G10: it is copied for each visitor, and kept as JSON by the browser."""
-    actions = Actions(FakeEngine(), Settings())
     history = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "<b>", "finish_reason": "length"}]
-    assert actions.restore(actions.keep(history)) == (history, view.show(history))
+    assert keeping.restore(keeping.keep(history)) == (history, view.show(history))
 
 
 @pytest.mark.parametrize("kept", [None, "", "[", "{}", '[{"role": "user"}]', '[{"role": "boss", "content": "x"}]'])
 def test_what_is_not_a_history_is_not_restored(kept):
     """G11"""
-    assert Actions(FakeEngine(), Settings()).restore(kept) == (gr.skip(), gr.skip())
+    assert keeping.restore(kept) == (gr.skip(), gr.skip())

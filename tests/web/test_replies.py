@@ -7,11 +7,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from chat.settings import Settings
 from chat.types import Chunk, Usage
-from chat.web.api import create_api
 from chat.web.shapes import ChatCompletion, ChatCompletionChunk, Completion
 from tests.fakes import FakeEngine
+from tests.web.sites import api_routes
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 THINKING = [[Chunk(thought="Hm"), Chunk(thought="m."), "はい", " 🙂"]]
@@ -29,7 +28,7 @@ def strict(shape: type) -> TypeAdapter:
 
 
 def post(path, engine=None, **fields):
-    app = FastAPI(routes=create_api(engine or FakeEngine(), Settings()).routes)
+    app = FastAPI(routes=api_routes(engine or FakeEngine()))
     return TestClient(app, "http://127.0.0.1").post(path, json=fields)
 
 

@@ -7,10 +7,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from chat.settings import Settings
 from chat.types import GenerationParams
-from chat.web.api import create_api
 from tests.fakes import INFO, FakeEngine
+from tests.web.sites import api_routes
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
@@ -22,7 +21,7 @@ def engine():
 
 @pytest.fixture
 def client(engine):
-    return TestClient(FastAPI(routes=create_api(engine, Settings()).routes), "http://127.0.0.1")
+    return TestClient(FastAPI(routes=api_routes(engine)), "http://127.0.0.1")
 
 
 def post(client, path="/v1/chat/completions", **fields):

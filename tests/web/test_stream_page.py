@@ -5,7 +5,6 @@ import threading
 import pytest
 from playwright.sync_api import expect
 
-from chat.settings import Settings
 from chat.types import GenerationFailed, QueueFull
 from tests.fakes import FakeEngine
 from tests.web.server import WatchedEngine, serve
@@ -19,7 +18,7 @@ def open_page(browser):
     servers, contexts = [], []
 
     def start(engine: FakeEngine, **settings: object):
-        servers.append(serve(engine, Settings(**settings)))
+        servers.append(serve(engine, **settings))
         contexts.append(browser.new_context(viewport={"width": 390, "height": 700}))
         page = contexts[-1].new_page()
         page.goto(servers[-1].__enter__() + "/stream")

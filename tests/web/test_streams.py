@@ -11,7 +11,6 @@ import pytest
 from fastapi import Request
 from starlette.types import Message
 
-from chat.settings import Settings
 from chat.types import Chunk, GenerationFailed, GenerationParams, PromptTooLong, QueueFull
 from chat.web.streams import StreamedReply, prime, pull, write_text
 from tests.fakes import FakeEngine
@@ -213,7 +212,7 @@ class Blocking(FakeEngine):
 def test_nothing_waits_for_a_hundred_blocked_replies():
     """H4: neither /health nor the next reply."""
     engine, texts = Blocking(100), list[str]()
-    with serve(engine, Settings(queue_size=100)) as url:
+    with serve(engine, queue_size=100) as url:
 
         def ask() -> None:
             texts.append(httpx.post(url + TEXT[0], json=TEXT[1], timeout=60).text)

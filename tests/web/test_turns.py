@@ -5,17 +5,34 @@ import threading
 import pytest
 
 from chat import conversation
+from chat.settings import Settings
 from chat.types import Chunk, GenerationFailed, GenerationParams, InvalidRequest
 from chat.web import turns
-from chat.web.turns import Turns
+from chat.web.limits import Limits
+from chat.web.turns import Turns, Visitor
 from tests.fakes import FakeEngine
 
 ASKED = [{"role": "user", "content": "Hi"}]
 REPLIED = [*ASKED, {"role": "assistant", "content": "Half", "finish_reason": "cancelled"}]
 
 
-def take(engine, before=(), asked=ASKED, visitor="a"):
-    return Turns(engine).take(visitor, list(before), list(asked), conversation.prompt(asked), GenerationParams())
+A, B = Visitor("a", "203.0.113.7"), Visitor("b", "198.51.100.1")
+
+
+def create_turns(engine, **settings):
+    return Turns(engine, Limits(Settings(**settings)))
+
+
+def take(engine, before=(), asked=ASKED):
+    return create_turns(engine).take(A, list(before), list(asked), conversation.prompt(asked), GenerationParams())
+
+
+def fail(turn):
+    """Return the updates of a turn that fails after them."""
+    updates = []
+    with pytest.raises(GenerationFailed, match=r"No\."):
+        updates.extend(turn)  # not list(turn), which would lose what came
+    return updates
 
 
 def test_the_last_update_is_whole():
@@ -37,56 +54,56 @@ def test_updates_do_not_come_faster_however_fast_the_tokens_do(monkeypatch):
 def test_a_stop_ends_the_turn_with_what_it_has():
     """T1, T9"""
     engine = FakeEngine([["Half", threading.Event()]])
-    visitors = Turns(engine)
-    updates = visitors.take("a", [], ASKED, ASKED, GenerationParams())
+    visitors = create_turns(engine)
+    updates = visitors.take(A, [], ASKED, ASKED, GenerationParams())
     assert next(updates).reply.content == ""
     assert next(updates).reply.content == "Half"
-    visitors.stop("b")
-    visitors.stop("a")
+    visitors.stop(B)
+    visitors.stop(A)
     last = list(updates)[-1]
     assert last.is_over
     assert last.history == REPLIED
     assert engine.closed == [0]
-    assert not visitors.is_busy("a")
+    assert not visitors.is_busy(A)
 
 
 def test_a_closed_turn_stops_the_engine_and_frees_the_visitor():
     """T1, G11"""
     engine = FakeEngine([["Half", threading.Event()]])
-    visitors = Turns(engine)
-    updates = visitors.take("a", [], ASKED, ASKED, GenerationParams())
+    visitors = create_turns(engine)
+    updates = visitors.take(A, [], ASKED, ASKED, GenerationParams())
     next(updates), next(updates)
     updates.close()
     assert engine.closed == [0]
-    assert not visitors.is_busy("a")
+    assert not visitors.is_busy(A)
 
 
 def test_one_visitor_takes_one_turn_at_a_time():
     """G20"""
-    visitors = Turns(FakeEngine([["One", threading.Event()]]))
-    first = visitors.take("a", [], ASKED, ASKED, GenerationParams())
+    visitors = create_turns(FakeEngine([["One", threading.Event()]]))
+    first = visitors.take(A, [], ASKED, ASKED, GenerationParams())
     next(first)
     with pytest.raises(InvalidRequest, match="still being written"):
-        next(visitors.take("a", [], ASKED, ASKED, GenerationParams()))
+        next(visitors.take(A, [], ASKED, ASKED, GenerationParams()))
     with pytest.raises(InvalidRequest, match="still being written"):
-        visitors.check_idle("a")
-    other = visitors.take("b", [], ASKED, ASKED, GenerationParams())
+        visitors.check_idle(A)
+    other = visitors.take(B, [], ASKED, ASKED, GenerationParams())
     next(other)
     first.close()
-    visitors.check_idle("a")
+    visitors.check_idle(A)
     other.close()
 
 
 def test_a_failure_keeps_the_words_that_came():
     """L4"""
-    last = list(take(FakeEngine([["Half", GenerationFailed("No.")]])))[-1]
+    last = fail(take(FakeEngine([["Half", GenerationFailed("No.")]])))[-1]
     assert str(last.error) == "No."
     assert last.history == REPLIED
 
 
 def test_a_failure_before_the_first_word_changes_nothing():
     before = [{"role": "user", "content": "Earlier"}]
-    last = list(take(FakeEngine([[Chunk(), GenerationFailed("No.")]]), before))[-1]
+    last = fail(take(FakeEngine([[Chunk(), GenerationFailed("No.")]]), before))[-1]
     assert last.is_over
     assert last.history == before
 
@@ -97,10 +114,10 @@ def test_a_refused_turn_leaves_the_visitor_free():
 
     engine = FakeEngine()
     engine.stream = refuse
-    visitors = Turns(engine)
+    visitors = create_turns(engine)
     with pytest.raises(InvalidRequest):
-        next(visitors.take("a", [], ASKED, ASKED, GenerationParams()))
-    visitors.check_idle("a")
+        next(visitors.take(A, [], ASKED, ASKED, GenerationParams()))
+    visitors.check_idle(A)
 
 
 def test_a_reply_that_goes_on_keeps_its_beginning():
@@ -113,6 +130,6 @@ def test_a_reply_that_goes_on_keeps_its_beginning():
 
 def test_the_engine_gets_the_prompt_and_the_params():
     engine = FakeEngine()
-    list(Turns(engine).take("a", [], ASKED, "A raw text", GenerationParams(seed=1)))
+    list(create_turns(engine).take(A, [], ASKED, "A raw text", GenerationParams(seed=1)))
     assert engine.prompts == ["A raw text"]
     assert engine.params == [GenerationParams(seed=1)]

@@ -70,7 +70,7 @@ def test_the_line_says_what_a_reply_cost_and_why_it_ended():
     ):
         assert part in line
     assert "Cut" not in view.ended_line(Reply("One", finish_reason="stop", usage=Usage()), 2048)
-    assert view.ended_line(Reply("One"), 2048) == '<span class="ended">Stopped</span>'
+    assert view.ended_line(Reply("One", seconds=3.21), 2048) == '<span class="ended">Stopped after 3.2 s</span>'
 
 
 def test_the_line_says_what_the_engine_waits_for():
