@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.config import JsonDict
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
@@ -34,6 +43,10 @@ def _check_engine(value: str) -> str:
     if is_address or value in ("auto", "direct", "batched", "hub"):
         return value
     raise ValueError("Allowed are auto, direct, batched, hub, and the address of a server, as http://host:8000/v1")
+
+
+def _is_elsewhere(engine: str) -> bool:
+    return engine == "hub" or engine.startswith("http")
 
 
 def read_texts(value: Any) -> Any:
@@ -79,6 +92,9 @@ class EngineSettings(BaseSettings):
         SecretStr(""), description="Key of that server, or hub token.", json_schema_extra=ENVIRONMENT_ONLY
     )
     tokenizer: str = Field("", description="Hub id or folder of a tokenizer, for a server that cannot count tokens.")
+    quantize: Literal["int8", "int4"] | None = Field(
+        None, description="int8 or int4: pack the weights as they load, for less memory."
+    )
     system_prompt: str = Field("", description="What the model is told first; empty leaves it to the template.")
 
     max_new_tokens: int = Field(1024, ge=1, description="Longest reply, in tokens.")
@@ -99,7 +115,14 @@ class EngineSettings(BaseSettings):
     @property
     def is_remote(self) -> bool:
         """Whether the model runs elsewhere."""
-        return self.engine == "hub" or self.engine.startswith("http")
+        return _is_elsewhere(self.engine)
+
+    @field_validator("quantize")
+    @classmethod
+    def _check_that_the_model_loads_here(cls, value: T, info: ValidationInfo) -> T:
+        if value and _is_elsewhere(info.data.get("engine", "")):
+            raise ValueError("With this --engine the model is loaded by a server: set it there")
+        return value
 
     def params(self) -> GenerationParams:
         """Return the generation settings; what is unset is None and takes the model's own default."""

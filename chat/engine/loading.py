@@ -16,6 +16,7 @@ from chat.engine.dtypes import choose_dtype, name_dtype
 from chat.engine.generation import context_window, read_defaults, settle_generation
 from chat.engine.load_errors import explain_load_failure, explain_tokenizer_failure
 from chat.engine.progress import libraries_report
+from chat.engine.quantizing import packed_bytes, plan_quantization, try_out
 from chat.engine.source import Source, find_source
 from chat.engine.starting import Report
 from chat.engine.template import read_shipped, shipped_names
@@ -55,10 +56,12 @@ def _load(settings: EngineSettings, report: Report) -> LoadedModel:
         model = _apply_adapter(model, source.folder, len(tokenizer))
     defaults = read_defaults(model.generation_config)
     settle_generation(model, tokenizer)
+    if settings.quantize:
+        try_out(model, settings.quantize)
     info = ModelInfo(
         name=source.name,
         device=_name_devices(model),
-        dtype=name_dtype(model.dtype),
+        dtype=settings.quantize or name_dtype(model.dtype),
         window=context_window(model.config, tokenizer),
         defaults=settings.params().over(defaults),
         is_base=not tokenizer.chat_template,
@@ -101,16 +104,22 @@ def _load_weights(source: Source, config: PreTrainedConfig, settings: EngineSett
     files = [source.folder / source.gguf] if source.gguf else find_weights(source.folder)
     device = choose_device(settings.device)
     dtype = choose_dtype(settings.dtype, device, config.get_text_config().dtype)
-    unpacked = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf else {}
+    needed = count_bytes(files, dtype)
+    packing: dict[str, Any] = {"quantization_config": GgufConfig(dequantize=True)} if source.gguf else {}
+    if settings.quantize:
+        packing = {"quantization_config": plan_quantization(settings.quantize, source, config, dtype)}
+        needed = packed_bytes(needed, settings.quantize, dtype)
+    device_map = place(settings.device, device, needed)
     model, loading = choose_class(config).from_pretrained(
         source.folder,
         config=config,
         dtype=dtype,
-        device_map=place(settings.device, device, count_bytes(files, dtype)),
+        # Where none is named, bitsandbytes takes a GPU, also if the CPU was asked for.
+        device_map={"": device} if device_map is None and settings.quantize else device_map,
         trust_remote_code=settings.trust_remote_code,
         output_loading_info=True,
         **_gguf(source),
-        **unpacked,
+        **packing,
     )
     missing = sorted(loading["missing_keys"])
     if missing:

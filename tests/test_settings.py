@@ -1,0 +1,23 @@
+"""Settings: what is refused before anything is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+from chat.settings import EngineSettings, read_settings
+
+
+@pytest.mark.parametrize("engine", ["hub", "http://localhost:8000/v1"])
+@pytest.mark.parametrize("flags", [["--quantize", "int8"]])
+def test_how_to_load_a_model_is_not_asked_of_a_server(
+    engine: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        read_settings(EngineSettings, "app.py", ["--engine", engine, *flags])
+    assert exit_.value.code == 2
+    assert "With this --engine the model is loaded by a server: set it there." in capsys.readouterr().err
+
+
+def test_how_to_load_a_model_is_also_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAT_QUANTIZE", "int4")
+    assert read_settings(EngineSettings, "app.py", []).quantize == "int4"
