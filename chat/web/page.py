@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from chat.web.login import Doors, Login
 from chat.web.panel import create_panel
 
 _HERE = Path(__file__).parent
+_MOST_PAGES = 1000
 _PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 
 _EXAMPLES = [
@@ -86,6 +88,8 @@ class _Page(gr.Blocks):
         self._accounts = read_accounts(settings)
         # Nobody waits in Gradio's line, where no place is shown: everybody gets through to the engine's.
         self.queue(max_size=settings.queue_size, default_concurrency_limit=None)
+        # Nobody sees Gradio's statistics of the last 10,000 events, which it would sum up again after each.
+        self._queue.ANALYTICS_MAX_EVENTS, self._queue.ANAYLTICS_CACHE_FREQUENCY = 1, sys.maxsize
 
     def launch(self, *args: Any, app_kwargs: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Launch with the page's own look, without anything from another host."""
@@ -106,6 +110,8 @@ class _Page(gr.Blocks):
             # A reply holds a thread while it is written; some must be left for everything else.
             "max_threads": self._settings.queue_size + 24,
             "max_file_size": 0,
+            # Of each page it ever served Gradio keeps 90 KiB, and by itself would keep 10,000 of them.
+            "state_session_capacity": _MOST_PAGES,
             "app_kwargs": {**(app_kwargs or {}), "middleware": [Middleware(Doors)]},
         }
         if self._accounts:
