@@ -19,12 +19,13 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from gradio_client import Client
+from playwright.sync_api import expect
 
 from chat.settings import Settings
 from chat.web.access import is_open
 from tests.engine.models import tiny_llama
 from tests.fakes import FakeEngine
-from tests.web.pages import build_page
+from tests.web.pages import Visitor, build_page, serve_page
 
 SPACE = {"SPACE_ID": "someone/chat", "SYSTEM": "spaces"}
 TOKEN = "head.e30.signature"  # e30 is {}
@@ -58,6 +59,23 @@ def test_a_space_can_be_duplicated(on_space):
     page = build_page(FakeEngine())
     assert "Duplicate this Space" in buttons(page)
     assert any("someone/chat?duplicate=true" in str(item["js"]) for item in page.config["dependencies"])
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_the_page_of_a_space_is_as_high_as_its_window_with_the_footer_in_it(on_space, browser, size):
+    width, height = size
+    with serve_page(FakeEngine([["word\n\n" * 200]])) as url:
+        context = browser.new_context(viewport={"width": width, "height": height})
+        visitor = Visitor(context.new_page(), url)
+        visitor.ask("Say it")
+        visitor.expect_idle()
+        if width > 640:
+            expect(visitor.page.get_by_role("button", name="Use via API")).to_be_in_viewport(ratio=1)
+        expect(visitor.page.locator("#status .prose")).to_be_in_viewport(ratio=1)
+        assert visitor.page.evaluate("document.documentElement.scrollHeight") == height
+        assert visitor.page.locator("#chat .bubble-wrap").evaluate("chat => chat.scrollHeight > chat.clientHeight")
+        context.close()
 
 
 def test_elsewhere_there_is_nothing_to_duplicate(monkeypatch):
