@@ -42,6 +42,34 @@ def test_help_answers_without_torch_or_gradio():
     assert "--max-new-tokens" in result.stdout
 
 
+def test_with_a_model_elsewhere_neither_torch_nor_transformers_is_imported():
+    code = """
+import sys
+import app, chat.cli
+from chat.engine import create_engine
+from chat.settings import Settings
+from chat.web.api import create_api
+from chat.web.limits import Limits
+from chat.web.page import create_page
+
+settings = Settings(engine="http://127.0.0.1:9/v1")
+engine, limits = create_engine(settings), Limits(settings)
+create_page(engine, settings, limits), create_api(engine, settings, limits)
+engine.close()
+assert not {"torch", "transformers"} & set(sys.modules)
+"""
+    result = run("-c", code)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("engine", ["hub", "http://127.0.0.1:9/v1"])
+def test_zerogpu_is_refused_for_a_model_elsewhere_with_what_to_choose(monkeypatch, engine):
+    """Z1: a Space that decorates no function is shut down there, without a word about it on its page."""
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    with pytest.raises(SystemExit, match=r"Choose CPU hardware.*CHAT_ENGINE unset"):
+        app.main(["--engine", engine])
+
+
 def test_a_bad_value_is_explained_and_nothing_starts():
     result = run("app.py", "--temperature", "9")
     assert result.returncode == 2

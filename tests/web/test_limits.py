@@ -145,6 +145,29 @@ def test_fifty_tabs_of_one_visitor_leave_room_for_another():
     assert len(engine.prompts) == 9
 
 
+def test_replies_of_the_page_and_of_the_api_are_one_count():
+    end = threading.Event()
+    headers = {"X-Forwarded-For": AFAR, "Authorization": "Bearer key"}
+    with serve_site(FakeEngine([["On", end, "."]]), api_key=["key"], replies_per_address=1) as (url, _):
+        job = connect(url, AFAR).submit("Hi", api_name="/chat")
+        next(text for text in job if text == "On")
+        assert httpx.post(f"{url}/generate", json={"text": "Once"}, headers=headers).status_code == 429
+        end.set()
+        assert job.result() == "On."
+        assert httpx.post(f"{url}/generate", json={"text": "Once"}, headers=headers).text == "On."
+
+
+def test_messages_of_a_minute_are_one_count_for_the_page_and_the_api():
+    headers = {"X-Forwarded-For": AFAR, "Authorization": "Bearer key"}
+    with serve_site(FakeEngine(), api_key=["key"], messages_per_minute=2) as (url, _):
+        page = connect(url, AFAR)
+        page.predict("Hi", api_name="/chat")
+        assert httpx.post(f"{url}/generate", json={"text": "Once"}, headers=headers).status_code == 200
+        assert httpx.post(f"{url}/generate", json={"text": "Once"}, headers=headers).status_code == 429
+        with pytest.raises(AppError, match="2 messages in a minute"):
+            page.predict("Hi", api_name="/chat")
+
+
 def test_a_client_that_leaves_gives_its_place_back():
     engine = FakeEngine([["On", threading.Event()]])
     with serve_site(engine, replies_per_address=1) as (url, _):

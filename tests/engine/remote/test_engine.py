@@ -3,10 +3,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from concurrent.futures import wait
 from contextlib import closing
 
 import pytest
 
+from chat.engine.remote import engine as remote
 from chat.engine.remote.errors import ReplyCut
 from chat.reply import Reply
 from chat.types import (
@@ -210,6 +212,26 @@ def test_a_server_that_is_down_is_named_and_found_again_when_it_is_back(connect:
         assert read(engine.stream(ask(), NONE)).content == "Hello there."
 
 
+def test_a_server_that_is_gone_is_looked_for_only_when_somebody_asks_and_not_for_each(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_PAUSE_S", 3600)
+    with Upstream() as upstream:
+        url = upstream.url
+    engine = connect(url)
+    settle(engine, "failed")
+    wait([engine._looking])
+    looked = engine._looking
+    for _ in range(100):
+        engine.status()
+    assert engine._looking is looked
+    engine._look_again_at = 0
+    engine.status()
+    assert engine._looking is not looked
+    with pytest.raises(EngineUnavailable):
+        engine._looking.result(60)
+
+
 def test_a_server_that_is_back_answers_the_next_message_before_it_was_looked_for(connect: Connect) -> None:
     with Upstream() as upstream:
         port = upstream.port
@@ -303,6 +325,6 @@ def test_visitors_who_leave_end_only_their_own_replies(connect: Connect) -> None
     assert sorted(upstream.left) == [0, 2, 4, 6, 8]
 
 
-def test_torch_is_not_imported() -> None:
-    code = "import sys, chat.engine.remote; assert 'torch' not in sys.modules"
+def test_neither_torch_nor_transformers_is_imported() -> None:
+    code = "import sys, chat.engine.remote; assert not {'torch', 'transformers'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
