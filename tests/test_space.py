@@ -63,7 +63,9 @@ def test_a_space_can_be_duplicated(on_space):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
-def test_the_page_of_a_space_is_as_high_as_its_window_with_the_footer_in_it(on_space, browser, size):
+def test_the_page_of_a_space_is_as_high_as_its_window_with_the_footer_in_it(monkeypatch, browser, size):
+    # Not SYSTEM: by it Gradio also watches the files for changes, in a thread that does not end.
+    monkeypatch.setenv("SPACE_ID", SPACE["SPACE_ID"])
     width, height = size
     with serve_page(FakeEngine([["word\n\n" * 200]])) as url:
         context = browser.new_context(viewport={"width": width, "height": height})
