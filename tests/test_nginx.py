@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
 import threading
 from contextlib import closing
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,67 +11,23 @@ from gradio_client import Client
 from openai import OpenAI
 from playwright.sync_api import expect
 
-from tests.web.pages import Visitor, free_port
+from tests.nginx import read_blocks, serve_blocks
+from tests.web.pages import Visitor
 from tests.web.server import WatchedEngine
 from tests.web.sites import serve_site
 
-README = Path(__file__).parents[1] / "README.md"
-NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 LOGIN = ("ann", "right")
-AROUND = """
-daemon off;
-master_process off;
-error_log stderr notice;
-pid nginx.pid;
-events {{ worker_connections 200; }}
-http {{
-    access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-{block}
-}}
-"""
-
-
-def configure(folder: Path, port: int, upstream: str) -> None:
-    """Write the README's block into a whole configuration, with a port, certificate and server of the test's own."""
-    block = re.search(r"```nginx\n(.*?)```", README.read_text(encoding="utf-8"), re.S)[1]
-    for theirs, ours in {
-        "listen 443": f"listen 127.0.0.1:{port}",
-        "/etc/ssl/": f"{folder}/",
-        "http://127.0.0.1:7860": upstream,
-    }.items():
-        assert theirs in block
-        block = block.replace(theirs, ours)
-    (folder / "nginx.conf").write_text(AROUND.format(block=block))
-    key = ["-keyout", folder / "chat.key", "-out", folder / "chat.pem"]
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *key],
-        check=True,
-        capture_output=True,
-    )
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """An engine, and the address at which nginx serves its page with a login and its API with a key."""
-    if NGINX is None and "CI" not in os.environ:
-        pytest.skip("There is no nginx here.")
-    folder, port, engine = tmp_path_factory.mktemp("nginx"), free_port(), WatchedEngine()
-    with serve_site(engine, root_path="/chat", auth=[":".join(LOGIN)], api_key=["key"]) as (upstream, _):
-        configure(folder, port, upstream)
-        command = [NGINX, "-p", folder, "-c", folder / "nginx.conf", "-e", "stderr"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as nginx:
-            try:
-                # It says so once it listens.
-                next(line for line in nginx.stderr if "event method" in line)
-                yield engine, f"https://127.0.0.1:{port}/chat"
-            finally:
-                nginx.terminate()
+    folder, engine = tmp_path_factory.mktemp("nginx"), WatchedEngine()
+    with (
+        serve_site(engine, root_path="/chat", auth=[":".join(LOGIN)], api_key=["key"]) as (upstream, _),
+        serve_blocks(folder, read_blocks()[:1], {"http://127.0.0.1:7860": upstream}) as url,
+    ):
+        yield engine, url
 
 
 @pytest.fixture
