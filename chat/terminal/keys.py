@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class StopKey:
+    """Ctrl-C, as far as it was pressed."""
+
+    # No threading.Event: a second press while the first one sets it would wait for its lock for ever.
+    pressed: bool = False
+
+    def press(self, *_: object) -> None:
+        """Take note of a signal."""
+        self.pressed = True
 
 
 @contextmanager
-def stop_key() -> Iterator[threading.Event]:
-    """Set the event at Ctrl-C while the block runs, instead of raising KeyboardInterrupt somewhere in it."""
-    pressed = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.set())
+def stop_key() -> Iterator[StopKey]:
+    """Note Ctrl-C while the block runs, instead of raising KeyboardInterrupt somewhere in it."""
+    key = StopKey()
+    before = signal.signal(signal.SIGINT, key.press)
     try:
-        yield pressed
+        yield key
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -46,14 +46,14 @@ def _follow(stream: Generator[Chunk, None, None], reply: Reply, write: Callable[
     console = Console(stderr=True)
     region = Region(console)
     try:
-        with stop_key() as stopped, closing(stream):
+        with stop_key() as stop, closing(stream):
             for chunk in stream:
                 reply.add(chunk)
                 if console.is_terminal:
                     caption = "Thinking" if reply.thought else progress_caption(reply.progress)
                     region.draw([] if reply.content else lay_out(console, Text(visible(caption), style="dim")))
                 write(chunk.text)
-                if stopped.is_set():
+                if stop.pressed:
                     raise KeyboardInterrupt
     finally:
         region.draw([])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from rich.console import Console
 
 from chat.captions import model_caption
 from chat.settings import EngineSettings
 from chat.terminal.commands import COMMANDS, obey
+from chat.terminal.keys import stop_key
 from chat.terminal.prompt import Prompt
 from chat.terminal.screen import Screen
 from chat.terminal.session import Session
@@ -24,20 +27,20 @@ def talk(engine: Engine, settings: EngineSettings) -> None:
         screen.say("A base model is best at going on with a text: /complete TEXT", "dim")
     prompt = Prompt([f"/{name}" for name in COMMANDS])
     session = Session(engine, status.info, screen, prompt.read, settings.system_prompt, settings.params())
-    try:
+    # Between a reply and the next line Ctrl-C has nothing to stop, and must not end the conversation.
+    with stop_key(), suppress(EOFError):
         while True:
-            _take(session, prompt.read())
-    except EOFError:
-        return
+            _take_line(session, prompt)
 
 
-def _take(session: Session, line: str) -> None:
-    """Do what a line asks for. Raises: EOFError to leave."""
+def _take_line(session: Session, prompt: Prompt) -> None:
+    """Read a line and do what it asks for. Raises: EOFError to leave."""
     try:
+        line = prompt.read()
         if not obey(session, line) and line.strip():
             session.ask(line)
     except ChatError as error:
         session.screen.fail(error)
     except KeyboardInterrupt:
-        # Ctrl-C pressed once more, when the reply had just stopped.
+        # Where prompt_toolkit puts its own handler in and takes it out, there is a moment without any.
         return

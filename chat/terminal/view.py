@@ -34,11 +34,11 @@ class ReplyView:
     def follow(self, stream: Generator[Chunk, None, None], reply: Reply) -> None:
         """Add every chunk to `reply` and show it; Ctrl-C stops the stream. Raises: ChatError."""
         due = 0.0
-        with stop_key() as stopped, hidden_keys(), closing(stream):
+        with stop_key() as stop, hidden_keys(), closing(stream):
             try:
                 for chunk in stream:
                     reply.add(chunk)
-                    if stopped.is_set():
+                    if stop.pressed:
                         break
                     if time.monotonic() >= due:
                         due = self._draw(reply)
