@@ -7,7 +7,6 @@ import threading
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Lfm2Config, MambaConfig
 
 from chat.engine.batched import BatchedEngine
 from chat.engine.batching_trial import CannotBatch
@@ -17,7 +16,8 @@ from chat.engine.loading import LoadedModel
 from chat.engine.mixed import MixedEngine
 from chat.settings import EngineSettings
 from chat.types import GenerationParams, ModelInfo
-from tests.engine.models import byte_tokenizer, tiny_llama, tiny_t5
+from tests.engine.families import CAN_BATCH, load_family
+from tests.engine.models import tiny_llama, tiny_t5
 from tests.fakes import FakeEngine
 
 ASK = [{"role": "user", "content": "Hello"}]
@@ -90,32 +90,31 @@ def test_a_model_that_cannot_be_batched_is_answered_directly_or_refused(open_eng
     assert list(engine.stream(ASK, GenerationParams()))[-1].usage.completion_tokens
 
 
-def recurrent():
-    tokenizer = byte_tokenizer()
-    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2)
-    return AutoModelForCausalLM.from_config(config).eval(), tokenizer
-
-
-def hybrid():
-    tokenizer = byte_tokenizer()
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = Lfm2Config(vocab_size=len(tokenizer), num_hidden_layers=2, full_attn_idxs=[1], **sizes)
-    return AutoModelForCausalLM.from_config(config).eval(), tokenizer
-
-
 @pytest.mark.parametrize(
     ("create", "reason"),
     [
-        (tiny_t5, "it is an encoder-decoder"),
-        (recurrent, "it has no attention"),
-        (hybrid, "of its layers .Invalid layer type: conv"),
+        (lambda: load(*tiny_t5()), "it is an encoder-decoder"),
+        (lambda: load_family("recurrent"), "it has no attention"),
+        (lambda: load_family("hybrid"), "of its layers .Invalid layer type: conv"),
     ],
 )
 def test_models_of_other_kinds_are_answered_directly(open_engine, caplog, create, reason):
-    engine = open_engine(load(*create()), "auto")
+    engine = open_engine(create(), "auto")
     assert isinstance(engine, DirectEngine)
     assert re.search(f"because {reason}", caplog.text)
     assert list(engine.stream(ASK, GenerationParams()))[-1].usage.completion_tokens
+
+
+@pytest.mark.parametrize("family", CAN_BATCH)
+def test_every_engine_writes_the_same(open_engine, family):
+    """Greedy, in float32, over turns that are longer than a sliding window."""
+    loaded, params = load_family(family), GenerationParams(max_new_tokens=30, temperature=0)
+    direct, batched = open_engine(loaded, "direct"), open_engine(loaded, "batched")
+    talk = [{"role": "user", "content": "Hello " * 20}]
+    for question in ("And then?", "And after that?"):
+        reply = text_of(direct.stream(talk, params))
+        assert text_of(batched.stream(talk, params)) == reply
+        talk += [{"role": "assistant", "content": reply}, {"role": "user", "content": question}]
 
 
 @pytest.mark.parametrize("default", [None, 7])

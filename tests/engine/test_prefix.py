@@ -4,46 +4,15 @@ import contextlib
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache, Gemma3TextConfig, Lfm2Config, MambaConfig, MistralConfig
+from transformers import DynamicCache
 
 from chat.engine.direct import DirectEngine
-from chat.engine.loading import LoadedModel
 from chat.engine.prefix import PrefixCache
 from chat.settings import Settings
-from chat.types import GenerationParams, ModelInfo, OutOfMemory
-from tests.engine.models import byte_tokenizer, tiny_llama
+from chat.types import GenerationParams, OutOfMemory
+from tests.engine.families import FAMILIES, load_family
 
 SHORT = GenerationParams(max_new_tokens=12, temperature=0)
-SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 1024,
-}
-CONFIGS = {
-    "mistral": lambda vocab: MistralConfig(vocab_size=vocab, sliding_window=16, **SIZES),
-    "gemma": lambda vocab: Gemma3TextConfig(vocab_size=vocab, sliding_window=16, head_dim=8, **SIZES),
-    "hybrid": lambda vocab: Lfm2Config(vocab_size=vocab, full_attn_idxs=[1, 3], **SIZES),
-    "recurrent": lambda vocab: MambaConfig(vocab_size=vocab, hidden_size=32, num_hidden_layers=2),
-}
-
-
-def load(family):
-    if family == "llama":
-        model, tokenizer = tiny_llama(max_position_embeddings=1024)
-    else:
-        tokenizer = byte_tokenizer()
-        torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(CONFIGS[family](len(tokenizer))).eval()
-        # Larger weights, so that the context decides what comes next.
-        for parameter in model.parameters():
-            parameter.data.mul_(3 if parameter.dim() > 1 else 1)
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.generation_config.pad_token_id = tokenizer.eos_token_id
-    model.generation_config.suppress_tokens = [tokenizer.eos_token_id]
-    return LoadedModel(model, tokenizer, ModelInfo("tiny", "cpu", "float32", 1024, GenerationParams()))
 
 
 @contextlib.contextmanager
@@ -72,10 +41,10 @@ def talk(engine):
     return results
 
 
-@pytest.mark.parametrize("family", ["llama", *CONFIGS])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_reuse_changes_no_text(family):
     """Greedy, in float32: sliding windows and recurrent states too."""
-    loaded = load(family)
+    loaded = load_family(family)
     with engine_for(loaded, 0) as engine:
         without = talk(engine)
     with engine_for(loaded, 10**8) as engine:
@@ -85,7 +54,7 @@ def test_reuse_changes_no_text(family):
 
 
 def test_each_turn_reads_only_what_is_new():
-    with engine_for(load("llama"), 10**8) as engine:
+    with engine_for(load_family("llama"), 10**8) as engine:
         first, second, third, retry, edit, stranger, back, go_on = [usage for _, usage in talk(engine)]
     assert first.cached_tokens == 0
     assert second.cached_tokens >= first.prompt_tokens
@@ -98,7 +67,7 @@ def test_each_turn_reads_only_what_is_new():
 
 
 def test_a_stopped_reply_leaves_what_was_read():
-    with engine_for(load("llama"), 10**8) as engine:
+    with engine_for(load_family("llama"), 10**8) as engine:
         messages = [{"role": "user", "content": "Hello " * 30}]
         stream = engine.stream(messages, SHORT.model_copy(update={"max_new_tokens": 500}))
         while not next(stream).text:
@@ -108,7 +77,7 @@ def test_a_stopped_reply_leaves_what_was_read():
 
 
 def test_out_of_memory_drops_the_kept_caches_before_it_fails():
-    loaded = load("llama")
+    loaded = load_family("llama")
     with engine_for(loaded, 10**8) as engine:
         run(engine, [{"role": "user", "content": "Hello"}])
         errors = [torch.OutOfMemoryError("CUDA out of memory")]
