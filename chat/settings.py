@@ -95,6 +95,7 @@ class EngineSettings(BaseSettings):
     quantize: Literal["int8", "int4"] | None = Field(
         None, description="int8 or int4: pack the weights as they load, for less memory."
     )
+    compile: bool = Field(False, description="Compile the model as it loads; for --engine direct.")
     system_prompt: str = Field("", description="What the model is told first; empty leaves it to the template.")
 
     max_new_tokens: int = Field(1024, ge=1, description="Longest reply, in tokens.")
@@ -117,11 +118,20 @@ class EngineSettings(BaseSettings):
         """Whether the model runs elsewhere."""
         return _is_elsewhere(self.engine)
 
-    @field_validator("quantize")
+    @field_validator("quantize", "compile")
     @classmethod
     def _check_that_the_model_loads_here(cls, value: T, info: ValidationInfo) -> T:
         if value and _is_elsewhere(info.data.get("engine", "")):
             raise ValueError("With this --engine the model is loaded by a server: set it there")
+        return value
+
+    @field_validator("compile")
+    @classmethod
+    def _check_that_it_compiles(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("quantize"):
+            raise ValueError("Packed weights cannot be compiled: leave --compile or --quantize out")
+        if value and info.data.get("engine") != "direct":
+            raise ValueError("What is compiled answers one at a time: add --engine direct")
         return value
 
     def params(self) -> GenerationParams:

@@ -93,13 +93,18 @@ class Bench:
         self._progress.update(self._task, description="Starting the server")
         with ExitStack() as stack:
             url, process = stack.enter_context(serve(settings))
-            targets = [self._remote(stack, "server", EngineSettings(engine=url, model="", quantize=None), process)]
+            targets = [
+                self._remote(
+                    stack, "server", EngineSettings(engine=url, model="", quantize=None, compile=False), process
+                )
+            ]
             if settings.against:
                 other = EngineSettings(
                     engine=settings.against,
                     engine_key=settings.against_key,
                     model=settings.against_model,
                     quantize=None,
+                    compile=False,
                 )
                 targets.append(self._remote(stack, urlsplit(settings.against).netloc, other, None))
             yield targets

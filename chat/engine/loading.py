@@ -11,12 +11,13 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.utils.quantization_config import GgufConfig
 
 from chat.engine.architecture import choose_class, read_config
+from chat.engine.compiling import compile_step
 from chat.engine.devices import choose_device, place
 from chat.engine.dtypes import choose_dtype, name_dtype
 from chat.engine.generation import context_window, read_defaults, settle_generation
 from chat.engine.load_errors import explain_load_failure, explain_tokenizer_failure
 from chat.engine.progress import libraries_report
-from chat.engine.quantizing import packed_bytes, plan_quantization, try_out
+from chat.engine.quantizing import check_packed, packed_bytes, plan_quantization
 from chat.engine.source import Source, find_source
 from chat.engine.starting import Report
 from chat.engine.template import read_shipped, shipped_names
@@ -57,7 +58,10 @@ def _load(settings: EngineSettings, report: Report) -> LoadedModel:
     defaults = read_defaults(model.generation_config)
     settle_generation(model, tokenizer)
     if settings.quantize:
-        try_out(model, settings.quantize)
+        check_packed(model, settings.quantize)
+    if settings.compile:
+        report(Progress("loading", text="Compiling, which takes minutes"))
+        compile_step(model)
     info = ModelInfo(
         name=source.name,
         device=_name_devices(model),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
-from transformers import BitsAndBytesConfig, LogitsProcessorList, PreTrainedConfig, PreTrainedModel
+from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
 
 from chat.engine.load_errors import require
-from chat.engine.sampling import ScoreGuard
 from chat.engine.source import Source
+from chat.engine.trial import try_to_write
 from chat.space import on_zerogpu
 from chat.types import ModelLoadError
 
@@ -42,29 +42,12 @@ def packed_bytes(whole: int, width: Width, dtype: torch.dtype) -> int:
     return whole * _BITS[width] // (8 * dtype.itemsize)
 
 
-def try_out(model: PreTrainedModel, width: Width) -> None:
-    """Let the model write two tokens, because not every layer can be computed with when it is packed.
-
-    Raises: ModelLoadError; what torch raises if memory runs out.
-    """
-    row = torch.arange(8, device=model.device)[None]
-    generative: Any = model  # the class does not tell that it can generate
-    failure = None
-    try:
-        generative.generate(
-            row,
-            attention_mask=torch.ones_like(row),
-            max_new_tokens=2,
-            do_sample=False,
-            logits_processor=LogitsProcessorList([ScoreGuard()]),
-        )
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:
-        failure = f"{type(error).__name__}: {error}"
-    if failure:
+def check_packed(model: PreTrainedModel, width: Width) -> None:
+    """Let the model write, because not every layer can be computed with once it is packed. Raises: ModelLoadError."""
+    reason = try_to_write(model)
+    if reason:
         other = "int8" if width == "int4" else "int4"
         raise ModelLoadError(
-            f"This model cannot be computed in {width} on {model.device.type} ({failure}). "
+            f"This model cannot be computed in {width} on {model.device.type} ({reason}). "
             f"Leave --quantize out, or try --quantize {other}."
         )
