@@ -30,15 +30,14 @@ def progress_caption(progress: Progress | None) -> str:
 
 
 def usage_caption(usage: Usage, window: int) -> str:
-    """Say how fast a reply came and how much of the window is used."""
-    return " · ".join(
-        [
-            f"{usage.tokens_per_s:,.1f} tokens/s",
-            f"{usage.completion_tokens:,} tokens",
-            f"first after {usage.first_token_s:.1f} s",
-            f"context {usage.prompt_tokens + usage.completion_tokens:,}" + (f" of {window:,}" if window else ""),
-        ]
-    )
+    """Say how fast a reply came and how much of the window is used. One that came in one piece has no speed."""
+    tokens, read = usage.completion_tokens, usage.prompt_tokens + usage.completion_tokens
+    parts = [
+        f"{tokens:,} token{'s' * (tokens != 1)}",
+        f"first after {usage.first_token_s:.1f} s",
+        f"context {read:,} of {window:,}" if window else f"context {read:,}",
+    ]
+    return " · ".join([f"{usage.tokens_per_s:,.1f} tokens/s", *parts] if usage.tokens_per_s else parts)
 
 
 def stopped_caption(seconds: float) -> str:

@@ -54,7 +54,7 @@ class FakeEngine:
             self.closed.append(number)
             raise
         seconds = time.perf_counter() - started
-        yield Chunk(finish_reason="stop", usage=Usage(7, 0, tokens, seconds, 0.0))
+        yield Chunk(finish_reason="stop", usage=Usage(7, 0, tokens, seconds, 25.0))
 
     def status(self) -> Status:
         return self.state or Status("ready", info=self.info)

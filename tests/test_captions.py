@@ -34,6 +34,10 @@ def test_usage_tells_speed_and_context():
     assert usage_caption(usage, 2048) == "12.3 tokens/s · 45 tokens · first after 0.4 s · context 1,245 of 2,048"
 
 
+def test_a_single_token_has_no_speed_and_some_windows_are_not_known():
+    assert usage_caption(Usage(1200, 0, 1, 0.42, 0.0), 0) == "1 token · first after 0.4 s · context 1,201"
+
+
 def test_what_was_left_out_is_counted():
     """C3"""
     assert left_out_caption(1) == "The oldest message no longer fits and was left out."
