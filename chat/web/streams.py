@@ -23,16 +23,19 @@ from chat.web.replies import Writer
 Chunks: TypeAlias = AsyncGenerator[Chunk, None]
 
 PING_S = 10.0
+_LOOK_S = 0.1  # how often to look for the client; it costs as much as a few words
 HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy may hold a stream back
 
 
 async def pull(chunks: Generator[Chunk, None, None], request: Request, limiter: CapacityLimiter) -> Chunks:
     """Yield the chunks without blocking the event loop; end early if the client leaves. Closes `chunks`."""
-    take = partial(next, chunks, None)
+    take, looked_at = partial(next, chunks, None), float("-inf")
     with closing(chunks):
         while (chunk := await to_thread.run_sync(take, limiter=limiter)) is not None:
-            if await request.is_disconnected():
-                return
+            if (now := time.monotonic()) - looked_at >= _LOOK_S:
+                if await request.is_disconnected():
+                    return
+                looked_at = now
             if chunk.finish_reason == "cancelled":
                 raise GenerationFailed("The server stopped this reply. Send the request again.")
             yield chunk
