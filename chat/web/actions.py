@@ -112,7 +112,7 @@ class Actions:
         has_reply = self._turns.is_busy(_visitor(request)) or view.is_about_reply(line)
         shown = gr.skip() if has_reply else view.waiting_line(status)
         if status.info is None:
-            timer = gr.Timer(_FAILED_S if status.error else _LOADING_S)
+            timer = gr.Timer(_FAILED_S if status.error else _LOADING_S, active=True)
             return timer, shown, gr.skip(), gr.skip(), *skip_panel()
         heading, mode = view.heading(self._settings.title or status.info.name), gr.update(visible=status.info.is_base)
         return gr.Timer(active=False), shown, heading, mode, *fill_panel(status.info)

@@ -70,7 +70,7 @@ def create_page(engine: Engine, settings: Settings, limits: Limits) -> gr.Blocks
         # Not in the queue: a stop must not wait for what it is to stop.
         gr.on([stop.click, halt.click], actions.stop, queue=False, **_PRIVATE)
         page.unload(actions.stop)
-        timer = gr.Timer()
+        timer = gr.Timer(active=False)
         model = [timer, status, heading, mode, *panel[1:]]
         # Nor is this: there are more pages that wait for the model than places in the queue.
         gr.on([page.load, timer.tick], actions.watch, status, model, queue=False, **_PRIVATE)

@@ -135,6 +135,7 @@ def test_what_takes_long_can_be_stopped_and_its_stop_waits_for_nothing(config):
         assert events[name]["types"]["generator"]
         assert events[name]["queue"]
     assert events["stop"]["queue"] is False
+    assert events["watch"]["queue"] is False
 
 
 def test_visitors_wait_in_the_engines_line_and_not_in_gradios():
