@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from fastapi import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
@@ -41,7 +41,8 @@ class Login:
         self._nobody = hash_password(secrets.token_hex())
         self._by_address, self._by_name = Rate(5, 15), Rate(20, 40)
         self._known: dict[tuple[str, str], None] = {}
-        self._threads = CapacityLimiter(1)  # a check takes 16 MiB and a core
+        # One at a time: a check takes 16 MiB and a core, and right passwords must not count because they come at once.
+        self._turn = asyncio.Lock()
 
     async def check(self, name: str, password: str) -> bool:
         """Tell whether the password is right. Raises: HTTPException 429 after too many wrong ones."""
@@ -51,17 +52,25 @@ class Login:
         rates = [(self._by_address, address)]
         if (name, address) not in self._known:
             rates.append((self._by_name, name))
-        wait = max(rate.take(key, PATIENCE_S) for rate, key in rates)
+        async with self._turn:
+            wait = max(rate.take(key, PATIENCE_S) for rate, key in rates)
+            if not wait:
+                return await self._try(name, password, rates)
         if wait > PATIENCE_S:
             raise _too_many(math.ceil(wait - PATIENCE_S))
         await asyncio.sleep(wait)
+        async with self._turn:
+            return await self._try(name, password, rates)
+
+    async def _try(self, name: str, password: str, rates: Sequence[tuple[Rate, str]]) -> bool:
+        """Tell whether the password is right; if it is, the try does not count."""
         # A name that there is not takes as long as a wrong password.
         hashed = self._accounts.get(name, self._nobody)
-        if not await to_thread.run_sync(matches, password, hashed, limiter=self._threads):
+        if not await to_thread.run_sync(matches, password, hashed):
             return False
         for rate, key in rates:
             rate.give_back(key)
-        self._remember(name, address)
+        self._remember(name, _address.get())
         return True
 
     def _remember(self, name: str, address: str) -> None:

@@ -30,7 +30,7 @@ from tests.nginx import read_blocks, serve_blocks
 
 RATE = 30
 PIECE = b'"content":"word '
-ARRIVING_S = 5.0
+ARRIVALS = 40  # a second
 
 
 @dataclass
@@ -91,8 +91,11 @@ class Crowd:
     async def run(self, url: httpx.URL, seconds: float) -> str:
         """Return what was seen."""
         leaving, before = len(self._readers[::4]), self._memory()
-        visits = [asyncio.create_task(self._visit(number, url, seconds)) for number in range(len(self._readers))]
-        await asyncio.sleep(ARRIVING_S + 2)
+        arriving_s = len(self._readers) / ARRIVALS + 2
+        visits = [
+            asyncio.create_task(self._visit(number, url, arriving_s + seconds)) for number in range(len(self._readers))
+        ]
+        await asyncio.sleep(arriving_s)
         cpu, pieces, started = self._cpu(), self._count(), time.perf_counter()
         await asyncio.sleep(seconds / 2)
         wall, during = time.perf_counter() - started, self._memory()
@@ -116,9 +119,9 @@ class Crowd:
         return "\n".join(f"{name}: {value}" for name, value in lines.items())
 
     async def _visit(self, number: int, url: httpx.URL, seconds: float) -> None:
-        await asyncio.sleep(ARRIVING_S * number / len(self._readers))
+        await asyncio.sleep(number / ARRIVALS)
         try:
-            await self._readers[number].visit(url, f"127.0.1.{number % 250 + 1}", seconds + ARRIVING_S)
+            await self._readers[number].visit(url, f"127.0.1.{number % 250 + 1}", seconds)
         except Exception as error:
             self._errors.append(repr(error))
 

@@ -120,7 +120,8 @@ def test_wrong_passwords_are_refused_and_hold_nobody_up(site, monkeypatch):
     assert httpx.get(f"{url}/health").status_code == 200
     for thread in guesses:
         thread.join()
-    assert {code: codes.count(code) for code in codes} == {400: 6, 429: 6}
+    assert set(codes) == {400, 429}
+    assert 6 <= codes.count(400) <= 8  # while the first ones are checked, the next comes nearer
 
 
 def test_gradio_client_says_that_the_password_is_wrong(site):
@@ -156,6 +157,21 @@ def test_who_was_here_is_not_kept_out_by_what_others_try_on_the_name():
     assert asyncio.run(door.check("ann", "right"))
     door._by_name._free_at["ann"] = door._by_name._clock() + 1000
     assert asyncio.run(door.check("ann", "right"))
+
+
+def test_right_passwords_given_at_once_are_no_wrong_ones():
+    """A class that shares a name comes at the same minute."""
+    door = Login({"ann": hash_password("right")})
+
+    async def check(number: int) -> bool:
+        login._address.set(f"203.0.113.{number}")
+        return await door.check("ann", "right")
+
+    async def check_all() -> list[bool]:
+        return await asyncio.gather(*map(check, range(40)))
+
+    assert all(asyncio.run(check_all()))
+    assert door._by_name.take("ann") == 0
 
 
 def test_a_body_that_is_too_large_is_refused(site):
