@@ -10,9 +10,9 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 
 from chat.types import GenerationFailed
-from chat.web import keeping, view
+from chat.web import keeping, page, view
 from tests.fakes import FakeEngine
-from tests.web.pages import build_page, serve_page
+from tests.web.pages import build_page, free_port, serve_page
 
 
 def connect(url):
@@ -142,6 +142,20 @@ def test_visitors_wait_in_the_engines_line_and_not_in_gradios():
     """G18, H5"""
     queue = build_page(FakeEngine(), queue_size=5)._queue
     assert (queue.max_size, queue.default_concurrency_limit) == (5, None)
+
+
+def test_what_is_kept_of_pages_is_bounded(monkeypatch):
+    """G11: Gradio frees a page's state an hour after it has left, and the rest of it never."""
+    monkeypatch.setattr(page, "_MOST_PAGES", 2)
+    built = build_page(FakeEngine())
+    try:
+        app, url, _ = built.launch(prevent_thread_lock=True, quiet=True, server_port=free_port())
+        for _ in range(3):
+            connect(url).predict("Hi", api_name="/chat")
+        assert len(app.state_holder.session_data) == 2
+        assert built._queue.cached_event_analytics_summary == {"functions": {}}
+    finally:
+        built.close()
 
 
 def test_a_history_is_plain_data():
