@@ -10,9 +10,6 @@ import argparse
 import asyncio
 import random
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from tempfile import TemporaryDirectory
 
 from tests.hostile.app_process import run_app, run_faucet
 from tests.hostile.faucet import MODEL
@@ -25,33 +22,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--visitors", type=int, default=50)
     parser.add_argument("--browsers", type=int, default=2, help="how many of them have a real Chromium")
-    parser.add_argument("--engine", choices=("remote", "direct", "batched"), default="remote")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     chosen = parser.parse_args(arguments)
     keys = {"CHAT_API_KEY": KEY, "CHAT_AUTH": ":".join(LOGIN), "CHAT_QUEUE_SIZE": str(2 * chosen.visitors)}
-    with ExitStack() as stack:
-        faucet = stack.enter_context(run_faucet(RATE)) if chosen.engine == "remote" else None
-        flags = (
-            ["--engine", f"{faucet.url}/v1", "--model", MODEL]
-            if faucet
-            else stack.enter_context(prepare_model(chosen.engine))
-        )
-        app = stack.enter_context(run_app(*flags, environment=keys))
+    with (
+        run_faucet(RATE) as faucet,
+        run_app("--engine", f"{faucet.url}/v1", "--model", MODEL, environment=keys) as app,
+    ):
         hour = Hour(app, faucet, chosen.visitors, chosen.browsers, chosen.seed)
         is_good = asyncio.run(hour.run(60 * chosen.minutes))
         sys.stdout.write(hour.report())
     return 0 if is_good else 1
-
-
-@contextmanager
-def prepare_model(engine: str) -> Iterator[list[str]]:
-    """Make a tiny model for an engine of this machine; yield the app's flags for it."""
-    from tests.engine.models import tiny_llama
-
-    with TemporaryDirectory() as folder:
-        for part in tiny_llama():
-            part.save_pretrained(folder)
-        yield ["--engine", engine, "--model", folder]
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ VISITS: Mapping[Callable[[Visitor], Awaitable[None]], int] = {
 class Hour:
     """Lets visitors loose on an app, and judges what they leave behind."""
 
-    def __init__(self, app: AppProcess, faucet: FaucetProcess | None, visitors: int, browsers: int, seed: int) -> None:
+    def __init__(self, app: AppProcess, faucet: FaucetProcess, visitors: int, browsers: int, seed: int) -> None:
         self._app, self._faucet, self._browsers, self._seed = app, faucet, browsers, seed
         self._outages, self.outcomes = Outages(), Counter[str]()
         self._minds = random.Random(seed)
@@ -80,7 +80,7 @@ class Hour:
     def report(self) -> str:
         """Return the table."""
         lines = [f"{len(self._visitors)} visitors in {self._seconds / 60:.1f} minutes, seed {self._seed}"]
-        lines += [f"the server behind was killed and started again {self._outages.count} times"] * bool(self._faucet)
+        lines += [f"the server behind was killed and started again {self._outages.count} times"]
         lines += ["", *(f"{count:>8,}  {outcome}" for outcome, count in sorted(self.outcomes.items())), ""]
         lines += [f"{'':16}{'before':>10}{'after':>10}"]
         lines += [f"{name:16}{self._before[name]:>10,.0f}{self._after[name]:>10,.0f}" for name in self._after]
@@ -131,8 +131,6 @@ class Hour:
 
     async def _break_server(self) -> None:
         """Kill the server behind the app now and then, and start it again."""
-        if not self._faucet:
-            return
         while True:
             await asyncio.sleep(self._minds.uniform(8, 40))
             self._outages.begin()
