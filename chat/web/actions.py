@@ -20,7 +20,7 @@ from chat.web.panel import fill_panel, read_panel, skip_panel
 from chat.web.toasts import toasts
 from chat.web.turns import Turns, Update, Visitor
 
-Outputs: TypeAlias = tuple[Any, History, list[view.Shown], str]
+Outputs: TypeAlias = tuple[Any, History, view.Shown, str]
 """New values of the message box, the history, the chat and the line of status."""
 
 _LOADING_S, _FAILED_S = 0.5, 2.0  # how often a page asks for a model that is not there
@@ -140,7 +140,7 @@ class Actions:
         return view.ended_line(update.reply, info.window if info else 0)
 
 
-def _show(update: Update, settled: list[view.Shown]) -> list[view.Shown]:
+def _show(update: Update, settled: list[view.Settled]) -> view.Shown:
     """Return the whole conversation as it is shown; `settled` is what cannot change before the turn is over."""
     return view.show(update.history) if update.is_over else [*settled, *view.show_growing(update.history[-1])]
 

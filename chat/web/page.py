@@ -23,7 +23,12 @@ from chat.web.panel import create_panel
 
 _HERE = Path(__file__).parent
 _MOST_PAGES = 1000
-_PRIVATE: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+_PRIVATE: dict[str, Any] = {
+    "show_progress": "hidden",
+    "api_visibility": "private",
+    # What they show is ready for the browser. Gradio would go over the whole conversation for each piece of a reply.
+    "postprocess": False,
+}
 
 _EXAMPLES = [
     "What is the capital of France?",

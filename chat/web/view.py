@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias
 
@@ -14,19 +15,33 @@ from chat.web.guard import guard
 MATH = ("$$", "$$"), (r"\[", r"\]"), (r"\(", r"\)")
 """What marks a formula. A single $ does not: it is money."""
 
-Shown: TypeAlias = dict[str, Any]
-"""One message as the chat component takes it."""
+Growing: TypeAlias = dict[str, Any]
+"""A message that is being written, in the chat component's own form. Of a dict Gradio sends only what is new."""
 
 
-def show(history: Sequence[Message]) -> list[Shown]:
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A message that stays as it is. Not a dict, which Gradio would walk through at each piece of a reply."""
+
+    role: str
+    content: list[dict[str, str]]
+    metadata: dict[str, str] | None = None
+    options: list[dict[str, str]] | None = None
+
+
+Shown: TypeAlias = Sequence[Settled | Growing]
+"""A conversation as the chat component sends it to the browser."""
+
+
+def show(history: Sequence[Message]) -> list[Settled]:
     """Return a settled history; a cut last reply offers to go on."""
     shown = [part for message in history for part in _show_message(message)]
     if shown and history[-1].get("finish_reason") in ("length", "cancelled"):
         shown[-1]["options"] = [{"label": "Continue", "value": "continue"}]
-    return shown
+    return [Settled(**part) for part in shown]
 
 
-def show_growing(message: Message) -> list[Shown]:
+def show_growing(message: Message) -> list[Growing]:
     """Return a reply that is still being written; without an answer yet, its thought is pending."""
     return _show_message(message, pending=not message["content"])
 
@@ -37,7 +52,7 @@ def message_index(history: Sequence[Message], shown_index: int) -> int:
     return places[shown_index]
 
 
-def _show_message(message: Message, pending: bool = False) -> list[Shown]:
+def _show_message(message: Message, pending: bool = False) -> list[Growing]:
     answer = _show_text(message["role"], message["content"])
     if not message.get("thought"):
         return [answer]
@@ -49,8 +64,7 @@ def _show_message(message: Message, pending: bool = False) -> list[Shown]:
     return [thought, answer] if message["content"] else [thought]
 
 
-def _show_text(role: str, text: str) -> Shown:
-    # A bare string would lose its indentation here: the component passes it through inspect.cleandoc.
+def _show_text(role: str, text: str) -> Growing:
     return {"role": role, "content": [{"type": "text", "text": guard(text)}]}
 
 
