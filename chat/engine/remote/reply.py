@@ -13,6 +13,8 @@ from chat.engine.stop_texts import StopTexts
 from chat.engine.thought_formats import ThoughtFormat
 from chat.types import Chunk, FinishReason, GenerationFailed, Usage
 
+_SHORTEST_S = 0.05  # what comes in a shorter time came in one packet, and says nothing of the server's speed
+
 
 class IncomingReply:
     """Splits thoughts off, cuts at stop texts, and counts, whatever of this the server does itself."""
@@ -92,6 +94,6 @@ class IncomingReply:
             cached_tokens=details.get("cached_tokens") or 0,
             completion_tokens=tokens,
             first_token_s=max(0.0, self._first_at - self._started),
-            tokens_per_s=(tokens - 1) / decoding_s if decoding_s > 0 else 0.0,
+            tokens_per_s=(tokens - 1) / decoding_s if decoding_s > _SHORTEST_S else 0.0,
             messages_left_out=messages_left_out,
         )
