@@ -29,7 +29,7 @@ from tests.hostile.visitor import KEY
 from tests.nginx import read_blocks, serve_blocks
 
 RATE = 30
-PIECE = b'"content":"word '
+PIECE = b"word "  # where the app falls behind, it sends several at once
 ARRIVALS = 40  # a second
 
 
