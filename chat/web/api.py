@@ -65,11 +65,12 @@ def create_api(engine: Engine, settings: Settings, limits: Limits) -> APIRouter:
 
 
 class Api:
-    """The routes' functions. They keep nothing: clients send the whole conversation each time."""
+    """The routes' functions. They keep no conversation: clients send the whole of it each time."""
 
     def __init__(self, engine: Engine, settings: Settings, limits: Limits) -> None:
         self._engine, self._limits = engine, limits
         self._started_at = int(time.time())
+        self._known: ModelInfo | None = None
         # A thread waits for each stream's next chunk; in the event loop's common pool of 40 they would
         # hold up the page. Everybody who may wait in line has one, and those who are being answered.
         self._threads = CapacityLimiter(settings.queue_size + SPARE_THREADS)
@@ -128,9 +129,11 @@ class Api:
 
     def _info(self) -> ModelInfo:
         status = self._engine.status()
-        if status.info is None:
+        # A reply that comes is not to be cut because somebody else's has just found the server gone.
+        self._known = status.info or self._known
+        if self._known is None:
             raise ModelLoadError(str(status.error or "The model is still loading. Try again in a moment."))
-        return status.info
+        return self._known
 
     def _check_model(self, name: str) -> None:
         """Raise UnknownModel for another name than the model's, with or without its owner and @revision."""

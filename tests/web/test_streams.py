@@ -11,7 +11,7 @@ import pytest
 from fastapi import Request
 from starlette.types import Message
 
-from chat.types import Chunk, GenerationFailed, GenerationParams, PromptTooLong, QueueFull
+from chat.types import Chunk, EngineUnavailable, GenerationFailed, GenerationParams, PromptTooLong, QueueFull, Status
 from chat.web.streams import StreamedReply, prime, pull, write_text
 from tests.fakes import FakeEngine
 from tests.web.server import WatchedEngine, serve
@@ -157,6 +157,17 @@ def test_error_after_the_start_is_an_event_and_then_the_end(error):
     assert json.loads(failure)["error"]["message"].startswith("The ")
     assert "secret" not in response.text
     assert end == "[DONE]"
+
+
+def test_a_reply_that_comes_is_not_cut_because_the_server_was_found_gone():
+    """S1: what one request finds out about the engine is not another's error."""
+    engine = FakeEngine()
+    with serve(engine) as url:
+        httpx.post(url + EVENTS[0], json=EVENTS[1])
+        engine.state = Status("failed", error=EngineUnavailable("It is gone."))
+        response = httpx.post(url + EVENTS[0], json=EVENTS[1])
+    assert "error" not in response.text
+    assert " there." in response.text
 
 
 def test_error_after_the_start_cuts_plain_text():
