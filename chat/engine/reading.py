@@ -13,8 +13,8 @@ from chat.engine.prefix import PrefixCache
 from chat.engine.request import Request
 from chat.types import Progress
 
-_SHORTEST_PIECE, _LONGEST_PIECE = 32, 512  # tokens read at once; larger pieces are no faster
-_PIECE_S = 0.25  # aim for pieces this short, so that Stop is noticed while a long prompt is read
+_SHORTEST_PIECE, _LONGEST_PIECE = 32, 512  # tokens read at once; the shortest take twice as long for a token
+_PIECE_S = 1.0  # no piece should take longer, so that Stop is noticed while a long prompt is read
 
 
 class PromptReader:
@@ -24,6 +24,7 @@ class PromptReader:
         """`budget` is how many bytes of earlier turns to keep."""
         self._model = model
         self._kept = PrefixCache(budget)
+        self._piece = _SHORTEST_PIECE
         self._options = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
         self._supported = not model.config.is_encoder_decoder and (
             not any(self._new_cache().is_linear) or self._continues_from_states()
@@ -40,15 +41,13 @@ class PromptReader:
         ids = request.prompt.input_ids
         cache, done = self._kept.take(ids) or (self._new_cache(), 0)
         request.cached_tokens = done
-        size = _SHORTEST_PIECE
         while done < len(ids) - 1 and not request.cancelled.is_set():
             request.progress = Progress("reading", done, len(ids))
             started = time.perf_counter()
-            piece = ids[done : min(done + size, len(ids) - 1)]
+            piece = ids[done : min(done + self._piece, len(ids) - 1)]
             self._forward(piece, cache)
             done += len(piece)
-            if time.perf_counter() - started < _PIECE_S / 2:
-                size = min(2 * size, _LONGEST_PIECE)
+            self._adapt(len(piece), time.perf_counter() - started)
         request.progress = None
         if request.cancelled.is_set():
             self._kept.keep(ids[:done], cache)
@@ -61,6 +60,13 @@ class PromptReader:
     def clear(self) -> bool:
         """Drop what is kept; tell whether there was anything."""
         return self._kept.clear()
+
+    def _adapt(self, tokens: int, seconds: float) -> None:
+        """Choose how much to read next by how long the last piece took, for this machine and model."""
+        if tokens == self._piece and seconds < _PIECE_S / 2:
+            self._piece = min(2 * tokens, _LONGEST_PIECE)
+        elif seconds > _PIECE_S:
+            self._piece = max(self._piece // 2, _SHORTEST_PIECE)
 
     def _new_cache(self) -> DynamicCache:
         return DynamicCache(config=self._model.config.get_text_config(decoder=True))

@@ -93,6 +93,8 @@ class _Page(gr.Blocks):
         self._accounts = read_accounts(settings)
         # Nobody waits in Gradio's line, where no place is shown: everybody gets through to the engine's.
         self.queue(max_size=settings.queue_size, default_concurrency_limit=None)
+        # Gradio looks for something to do every millisecond, which takes a tenth of a core from the model.
+        self._queue.sleep_when_free = self._queue.progress_update_sleep_when_free = 0.02
         # Nobody sees Gradio's statistics of the last 10,000 events, which it would sum up again after each.
         self._queue.ANALYTICS_MAX_EVENTS, self._queue.ANAYLTICS_CACHE_FREQUENCY = 1, sys.maxsize
 
