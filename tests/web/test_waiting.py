@@ -86,7 +86,7 @@ def test_a_message_to_a_server_that_has_come_is_answered_at_once_and_its_cost_st
                 visitor.ask("Hi")
                 expect(visitor.replies).to_have_text("Hello there.")
                 expect(visitor.page.get_by_role("heading", name="big/model")).to_be_visible()
-                expect(visitor.status).to_contain_text("tokens/s")
+                expect(visitor.status).to_contain_text("2 tokens")
         finally:
             engine.close()
 
