@@ -179,10 +179,11 @@ def _create_completion() -> tuple[gr.Textbox, gr.Button, gr.Button]:
 def _keep(page: gr.Blocks, changes: Sequence[Dependency], history: gr.State, chat: gr.Chatbot) -> None:
     """Keep the conversation in the browser's tab, and bring it back when the page is loaded."""
     kept = gr.Textbox(visible=False)
+    # Not in the queue, which has places for replies only.
     for change in changes:
-        change.then(keeping.keep, history, kept, **_PRIVATE)
+        change.then(keeping.keep, history, kept, queue=False, **_PRIVATE)
     kept.change(None, kept, None, js=keeping.WRITE)
-    page.load(keeping.restore, kept, [history, chat], js=keeping.READ, **_PRIVATE)
+    page.load(keeping.restore, kept, [history, chat], js=keeping.READ, queue=False, **_PRIVATE)
 
 
 def _add_endpoint(actions: Actions, message: gr.Textbox, history: gr.State) -> None:
