@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import transformers
@@ -93,23 +94,19 @@ class Bench:
         self._progress.update(self._task, description="Starting the server")
         with ExitStack() as stack:
             url, process = stack.enter_context(serve(settings))
-            targets = [
-                self._remote(
-                    stack, "server", EngineSettings(engine=url, model="", quantize=None, compile=False), process
-                )
-            ]
+            targets = [self._remote(stack, "server", process, engine=url, model="")]
             if settings.against:
-                other = EngineSettings(
-                    engine=settings.against,
-                    engine_key=settings.against_key,
-                    model=settings.against_model,
-                    quantize=None,
-                    compile=False,
-                )
-                targets.append(self._remote(stack, urlsplit(settings.against).netloc, other, None))
+                other = {
+                    "engine": settings.against,
+                    "engine_key": settings.against_key,
+                    "model": settings.against_model,
+                }
+                targets.append(self._remote(stack, urlsplit(settings.against).netloc, None, **other))
             yield targets
 
-    def _remote(self, stack: ExitStack, name: str, settings: EngineSettings, process: int | None) -> Target:
+    def _remote(self, stack: ExitStack, name: str, process: int | None, **where: Any) -> Target:
+        # How the model is loaded is the server's own, whatever the environment says.
+        settings = EngineSettings(**where, quantize=None, compile=False)
         engine = stack.enter_context(closing(RemoteEngine(find_server(settings), settings)))
         return Target(name, self._asker.engine(engine), process)
 

@@ -14,6 +14,7 @@ from transformers.utils.generic import is_flash_attention_requested
 
 from chat.engine.batch import Batch
 from chat.engine.choosing import Choice
+from chat.engine.devices import list_devices
 from chat.engine.pages import PagePool
 from chat.types import ModelLoadError
 
@@ -54,7 +55,7 @@ def find_obstacle(model: PreTrainedModel) -> str | None:
         return "it is an encoder-decoder"
     if not getattr(config, "num_attention_heads", None):
         return "it has no attention"
-    if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
+    if len(list_devices(model)) > 1:
         return "it is spread over several devices"
     if model.device.type == "mps":
         return "that is slow on Apple's devices"

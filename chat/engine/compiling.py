@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
+from chat.engine.devices import list_devices
 from chat.engine.trial import try_to_write
 from chat.space import on_zerogpu
 from chat.types import ModelLoadError
@@ -35,7 +36,7 @@ def _known_obstacle(model: PreTrainedModel) -> str | None:
         return "ZeroGPU gives each reply a process of its own"
     if model.config.is_encoder_decoder:
         return "it is an encoder-decoder"
-    if len(set(getattr(model, "hf_device_map", {}).values())) > 1:
+    if len(list_devices(model)) > 1:
         return "it is spread over several devices"
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None and not quantizer.is_compileable:

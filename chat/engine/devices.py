@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import psutil
 import torch
+from transformers import PreTrainedModel
 
 from chat.engine.load_errors import require
 from chat.types import ModelLoadError
@@ -35,6 +36,12 @@ def choose_device(asked: str) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ModelLoadError(f"There is no {asked}: this machine has {torch.cuda.device_count()} of them, from cuda:0.")
     return device
+
+
+def list_devices(model: PreTrainedModel) -> list[str]:
+    """Return the names of the devices that hold a part of the model."""
+    places = getattr(model, "hf_device_map", None) or {"": model.device}
+    return list(dict.fromkeys(str(torch.device(place)) for place in places.values()))
 
 
 def _is_available(kind: str) -> bool:

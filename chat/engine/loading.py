@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.quantization_config import GgufConfig
 
 from chat.engine.architecture import choose_class, read_config
 from chat.engine.compiling import compile_step
-from chat.engine.devices import choose_device, place
+from chat.engine.devices import choose_device, list_devices, place
 from chat.engine.dtypes import choose_dtype, name_dtype
 from chat.engine.generation import context_window, read_defaults, settle_generation
 from chat.engine.load_errors import explain_load_failure, explain_tokenizer_failure
@@ -64,7 +63,7 @@ def _load(settings: EngineSettings, report: Report) -> LoadedModel:
         compile_step(model)
     info = ModelInfo(
         name=source.name,
-        device=_name_devices(model),
+        device=", ".join(list_devices(model)),
         dtype=settings.quantize or name_dtype(model.dtype),
         window=context_window(model.config, tokenizer),
         defaults=settings.params().over(defaults),
@@ -147,9 +146,3 @@ def _apply_adapter(model: PreTrainedModel, folder: Path, vocabulary: int) -> Pre
         model.resize_token_embeddings(vocabulary)
     merged: PreTrainedModel = PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
     return merged
-
-
-def _name_devices(model: PreTrainedModel) -> str:
-    """Return the model's device, or all of them where it is spread over several."""
-    places = getattr(model, "hf_device_map", None) or {"": model.device}
-    return ", ".join(dict.fromkeys(str(torch.device(place)) for place in places.values()))

@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from queue import SimpleQueue
+
+import httpx
 
 from tests.hostile.census import MARK
 
@@ -28,6 +31,10 @@ class AppProcess:
         if address is None:
             raise RuntimeError(f"The app did not start.\n{''.join(self.log)}")
         self.url = address[0]
+
+    def wait_until_ready(self) -> None:
+        while httpx.get(f"{self.url}/health").status_code != 200:
+            time.sleep(0.1)
 
     def census(self) -> dict[str, float]:
         """Return what lives in it now."""

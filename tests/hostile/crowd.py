@@ -153,8 +153,7 @@ def serve(copies: int, visitors: int, faucet: FaucetProcess) -> Iterator[tuple[l
     with ExitStack() as stack:
         apps = [stack.enter_context(run_app(*flags, environment=settings)) for _ in range(copies)]
         for app in apps:
-            while httpx.get(f"{app.url}/health").status_code != 200:
-                time.sleep(0.1)
+            app.wait_until_ready()
         if copies == 1:
             yield apps, httpx.URL(apps[0].url)
             return

@@ -66,7 +66,7 @@ class Hour:
         """Return whether all went as it must."""
         sys.stdout.write(f"seed {self._seed}\n")
         sys.stdout.flush()
-        await self._wait_until_ready()
+        await asyncio.to_thread(self._app.wait_until_ready)
         await self._warm_up(seconds)
         self._before = await self._settle()
         self.outcomes.clear()
@@ -90,11 +90,6 @@ class Hour:
     def _invite(self, number: int) -> Visitor:
         mind = random.Random(self._minds.random())
         return Visitor(self._app.url, f"198.51.100.{number + 1}", mind, self._outages, self.outcomes)
-
-    async def _wait_until_ready(self) -> None:
-        async with httpx.AsyncClient(base_url=self._app.url) as http:
-            while (await http.get("/health")).status_code != 200:
-                await asyncio.sleep(0.1)
 
     async def _warm_up(self, seconds: float) -> None:
         """Let the app's memory grow to what it needs anyway, Gradio's shelves of the pages it has served included."""

@@ -57,9 +57,7 @@ class Tab:
         return [message async for message in self.listen()][-1]
 
     async def restore(self, kept: str | None) -> None:
-        await self.send("restore", kept)
-        if error := error_of(await self.hear_end()):
-            raise Unexpected(f"page: not restored: {error}")
+        await self.run("restore", kept)
 
     async def run(self, function: str, *data: object) -> None:
         """Run what does not wait in Gradio's line."""
@@ -108,6 +106,13 @@ def said(message: Message) -> list[Message]:
     return message["output"]["data"][SAID]
 
 
+def has_failed(visitor: Visitor, end: Message, began: float) -> bool:
+    """Tell whether the event failed, and note it. Raises: Unexpected if nothing excuses that."""
+    if error := error_of(end):
+        visitor.note_failure(f"page: {shorten(error)}", began)
+    return bool(error)
+
+
 def error_of(message: Message) -> str:
     return "" if message["success"] else str(message["output"].get("error"))
 
@@ -124,12 +129,11 @@ async def talks(visitor: Visitor) -> None:
             began = time.monotonic()
             await tab.ask(visitor.question())
             end = await tab.hear_end()
-            if error := error_of(end):
-                visitor.note_failure(f"page: {shorten(error)}", began)
-            elif said(end)[-1]["role"] != "assistant" or not said(end)[-1]["content"][0]["text"]:
+            if has_failed(visitor, end, began):
+                continue
+            if said(end)[-1]["role"] != "assistant" or not said(end)[-1]["content"][0]["text"]:
                 raise Unexpected(f"page: no reply in {said(end)}")
-            else:
-                visitor.note("page: reply finished")
+            visitor.note("page: reply finished")
 
 
 async def stops(visitor: Visitor) -> None:
@@ -142,16 +146,13 @@ async def stops(visitor: Visitor) -> None:
             last, left = message, left - (message["msg"] == "process_generating")
             if left == 0:
                 await tab.run("stop")
-        if error := error_of(last):
-            visitor.note_failure(f"page: {shorten(error)}", began)
+        if has_failed(visitor, last, began):
             return
         if "Stopped" not in last["output"]["data"][STATUS]:
             raise Unexpected(f"page: not stopped: {last}")
         visitor.note("page: reply stopped")
         await tab.ask("Say 3 words")
-        if error := error_of(await tab.hear_end()):
-            visitor.note_failure(f"page: {shorten(error)}", began)
-        else:
+        if not has_failed(visitor, await tab.hear_end(), began):
             visitor.note("page: reply finished")
 
 
@@ -168,12 +169,11 @@ async def reloads_in_mid_reply(visitor: Visitor) -> None:
         await tab.restore(kept)
         await tab.ask(visitor.question())
         end = await tab.hear_end()
-        if error := error_of(end):
-            visitor.note_failure(f"page: {shorten(error)}", began)
-        elif len(said(end)) != 4:
+        if has_failed(visitor, end, began):
+            return
+        if len(said(end)) != 4:
             raise Unexpected(f"page: the conversation was not restored: {said(end)}")
-        else:
-            visitor.note("page: reply finished after a reload")
+        visitor.note("page: reply finished after a reload")
 
 
 async def sends_twice(visitor: Visitor) -> None:

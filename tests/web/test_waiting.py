@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import httpx
 import pytest
 from gradio_client import Client
@@ -52,43 +54,39 @@ def visit(browser):
         context.close()
 
 
-@pytest.mark.browser
-def test_an_open_page_shows_the_model_when_its_server_comes(visit):
-    """And it asks no more from then on."""
+@pytest.fixture
+def early(visit):
+    """A page that was opened before its server; its address, its visitor, and the server's port."""
     port = free_port()
     engine = RemoteEngine(Server(f"http://127.0.0.1:{port}/v1"), Settings())
-    with serve_site(engine) as (url, _):
-        try:
-            visitor = visit(url)
-            expect(visitor.status).to_contain_text("does not answer")
-            assert httpx.get(f"{url}/health").json()["status"] == "failed"
-            assert httpx.get(f"{url}/v1/models").json()["data"] == []
-            with Upstream(port=port):
-                expect(visitor.status).to_contain_text("big/model")
-                expect(visitor.page.get_by_role("heading", name="big/model")).to_be_visible()
-                assert httpx.get(f"{url}/health").json() == {"status": "ready", "model": "big/model"}
-                assert httpx.get(f"{url}/v1/models").json()["data"][0]["id"] == "big/model"
-                visitor.ask("Hi")
-                expect(visitor.replies).to_have_text("Hello there.")
-        finally:
-            engine.close()
+    with closing(engine), serve_site(engine) as (url, _):
+        visitor = visit(url)
+        expect(visitor.status).to_contain_text("does not answer")
+        yield url, visitor, port
 
 
 @pytest.mark.browser
-def test_a_message_to_a_server_that_has_come_is_answered_at_once_and_its_cost_stays(visit):
-    port = free_port()
-    engine = RemoteEngine(Server(f"http://127.0.0.1:{port}/v1"), Settings())
-    with serve_site(engine) as (url, _):
-        try:
-            visitor = visit(url)
-            expect(visitor.status).to_contain_text("does not answer")
-            with Upstream(port=port):
-                visitor.ask("Hi")
-                expect(visitor.replies).to_have_text("Hello there.")
-                expect(visitor.page.get_by_role("heading", name="big/model")).to_be_visible()
-                expect(visitor.status).to_contain_text("2 tokens")
-        finally:
-            engine.close()
+def test_an_open_page_shows_the_model_when_its_server_comes(early):
+    url, visitor, port = early
+    assert httpx.get(f"{url}/health").json()["status"] == "failed"
+    assert httpx.get(f"{url}/v1/models").json()["data"] == []
+    with Upstream(port=port):
+        expect(visitor.status).to_contain_text("big/model")
+        expect(visitor.page.get_by_role("heading", name="big/model")).to_be_visible()
+        assert httpx.get(f"{url}/health").json() == {"status": "ready", "model": "big/model"}
+        assert httpx.get(f"{url}/v1/models").json()["data"][0]["id"] == "big/model"
+        visitor.ask("Hi")
+        expect(visitor.replies).to_have_text("Hello there.")
+
+
+@pytest.mark.browser
+def test_a_message_to_a_server_that_has_come_is_answered_at_once_and_its_cost_stays(early):
+    _, visitor, port = early
+    with Upstream(port=port):
+        visitor.ask("Hi")
+        expect(visitor.replies).to_have_text("Hello there.")
+        expect(visitor.page.get_by_role("heading", name="big/model")).to_be_visible()
+        expect(visitor.status).to_contain_text("2 tokens")
 
 
 @pytest.mark.browser
