@@ -57,6 +57,12 @@ def test_without_a_batch_it_is_the_usual_attention(module):
     torch.testing.assert_close(attend(module, query, key, value, None)[0], expected)
 
 
+def test_what_it_cannot_do_is_refused_not_left_out(module):
+    tensors, starts = batch()
+    with pytest.raises(ValueError, match="softcap"):
+        attend(module, *tensors, softcap=30.0, **starts)
+
+
 @pytest.mark.parametrize("limit", [0, 10**9], ids=["split", "whole"])
 def test_replies_in_company_are_those_alone(monkeypatch, limit):
     monkeypatch.setattr(attention, "_WORTH_SPLITTING", limit)
