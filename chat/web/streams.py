@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import aclosing, closing
-from functools import partial
+from contextlib import aclosing
 from typing import TypeAlias
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 from fastapi.sse import format_sse_event
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from chat.reply import Reply
 from chat.types import Chunk, GenerationFailed
 from chat.web.errors import as_chat_error, error_body
+from chat.web.pump import Pump
 from chat.web.replies import Writer
 
 Chunks: TypeAlias = AsyncGenerator[Chunk, None]
@@ -29,9 +29,9 @@ HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}  # no proxy m
 
 async def pull(chunks: Generator[Chunk, None, None], request: Request, limiter: CapacityLimiter) -> Chunks:
     """Yield the chunks without blocking the event loop; end early if the client leaves. Closes `chunks`."""
-    take, looked_at = partial(next, chunks, None), float("-inf")
-    with closing(chunks):
-        while (chunk := await to_thread.run_sync(take, limiter=limiter)) is not None:
+    looked_at = float("-inf")
+    async with aclosing(Pump(chunks).run(limiter)) as pumped:
+        async for chunk in pumped:
             if (now := time.monotonic()) - looked_at >= _LOOK_S:
                 if await request.is_disconnected():
                     return

@@ -100,7 +100,7 @@ def test_response_that_cannot_be_sent_stops_the_engine(sent_before):
         reply = StreamedReply(write_text(await prime(chunks)), "text/plain", chunks)
         with pytest.raises(OSError, match="gone"):
             await reply({"type": "http"}, anyio.sleep_forever, send)
-        assert engine.closed == [0]
+        assert engine.next_closed() == 0
 
     anyio.run(run)
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+new_event_loop: Callable[[], asyncio.AbstractEventLoop]
+try:
+    from uvloop import new_event_loop
+except ImportError:  # there is none for Windows
+    from asyncio import new_event_loop
 
 T = TypeVar("T")
 
@@ -15,7 +21,7 @@ class Background:
     """Runs coroutines for threads that have no event loop. One thread serves any number of them."""
 
     def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         self._running: set[Future[Any]] = set()
         self._closed = False
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)

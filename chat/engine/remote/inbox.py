@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
+from collections import deque
 from queue import Empty, SimpleQueue
 
+from chat.chunks import merge
 from chat.types import Chunk
 
 _HEARTBEAT_S = 0.1
 
 
 class Inbox:
-    """Filled on the event loop, emptied by one reader. Text that has piled up is taken at once.
-
-    So a reader that falls behind, because the machine has too many, catches up instead of falling further.
-    """
+    """Filled on the event loop, emptied by one reader, who takes text that has piled up at once."""
 
     def __init__(self) -> None:
-        self._chunks: SimpleQueue[Chunk | None] = SimpleQueue()
-        self._unread: list[Chunk | None] = []
+        self._arrived: SimpleQueue[Chunk | None] = SimpleQueue()
+        self._unread: deque[Chunk] = deque()
+        self._has_ended = False
         self._waiting = Chunk()
 
     def put(self, chunk: Chunk | None) -> None:
         """Add a chunk, or None as the end."""
-        self._chunks.put(chunk)
+        self._arrived.put(chunk)
 
     def take(self) -> Chunk | None:
         """Return the next chunk, None at the end. After 0.1 s without any, repeat the last progress."""
+        if not self._unread and not self._has_ended:
+            self._unread.extend(merge(self._pile()))
+        if self._unread:
+            chunk = self._unread.popleft()
+            self._waiting = Chunk(progress=chunk.progress)
+            return chunk
+        return None if self._has_ended else self._waiting
+
+    def _pile(self) -> list[Chunk]:
+        """Wait for what comes next; return it and all behind it."""
+        pile: list[Chunk] = []
         try:
-            chunk = self._unread.pop() if self._unread else self._chunks.get(timeout=_HEARTBEAT_S)
+            arrived = self._arrived.get(timeout=_HEARTBEAT_S)
+            while arrived is not None:
+                pile.append(arrived)
+                arrived = self._arrived.get_nowait()
+            self._has_ended = True
         except Empty:
-            return self._waiting
-        if chunk is None:
-            return None
-        self._waiting = Chunk(progress=chunk.progress)
-        return self._join(chunk) if _is_text(chunk) else chunk
-
-    def _join(self, chunk: Chunk) -> Chunk:
-        """Return one chunk for this and the texts behind it."""
-        chunks = [chunk]
-        while not self._unread and not self._chunks.empty():
-            following = self._chunks.get()
-            if following and _is_text(following):
-                chunks.append(following)
-            else:
-                self._unread.append(following)
-        return Chunk(text="".join(c.text for c in chunks), thought="".join(c.thought for c in chunks))
-
-
-def _is_text(chunk: Chunk) -> bool:
-    return bool(chunk.text or chunk.thought)
+            pass
+        return pile

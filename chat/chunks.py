@@ -1,0 +1,21 @@
+"""Chunks that have piled up before a reader who is slower than their writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from chat.types import Chunk
+
+
+def merge(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Yield the same in fewer chunks: text that follows text becomes one.
+
+    So a reader that falls behind, because the machine has too many, catches up instead of falling further.
+    """
+    for is_text, neighbours in groupby(chunks, lambda chunk: bool(chunk.text or chunk.thought)):
+        if is_text:
+            together = list(neighbours)
+            yield Chunk("".join(chunk.text for chunk in together), "".join(chunk.thought for chunk in together))
+        else:
+            yield from neighbours
