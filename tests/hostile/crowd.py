@@ -1,81 +1,41 @@
 """Many visitors who stream at once: `python -m tests.hostile.crowd --visitors 200 --copies 1`.
 
-Each gets 30 pieces a second over the HTTP API, and a quarter leaves in the middle. With several copies, nginx stands
-before them. Says what the visitors saw, and which process spent how much CPU for it.
+Each gets 30 pieces a second over the HTTP API, or with `--pages` on the page, and a quarter leaves in the middle. With
+several copies, nginx stands before them. Says what the visitors saw, and which process spent how much CPU for it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx
 import psutil
 
-from tests.hostile.api_visits import CHAT, chat
 from tests.hostile.app_process import AppProcess, FaucetProcess, run_app, run_faucet
 from tests.hostile.faucet import MODEL
+from tests.hostile.page_visits import read_functions
+from tests.hostile.readers import ApiReader, PageReader, Reader
 from tests.hostile.visitor import KEY
 from tests.nginx import read_blocks, serve_blocks
 
 RATE = 30
-PIECE = b"word "  # where the app falls behind, it sends several at once
 ARRIVALS = 40  # a second
-
-
-@dataclass
-class Reader:
-    """One visitor: a socket, read as fast as it comes, at the least cost for this process."""
-
-    leaves: asyncio.Event | None = None
-    gaps: list[float] = field(default_factory=list)
-    pieces: int = 0
-    first_s: float = 0.0
-    is_whole: bool = False
-
-    async def visit(self, url: httpx.URL, address: str, seconds: float) -> None:
-        reader, writer = await asyncio.open_connection(url.host, url.port, local_addr=(address, 0))
-        try:
-            writer.write(write_request(url.path.rstrip("/") + CHAT, round(seconds * RATE)))
-            await asyncio.wait_for(self._read(reader), 10 * seconds)
-        finally:
-            writer.close()
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        asked = last = time.perf_counter()
-        while not (self.leaves and self.leaves.is_set()):
-            data = await reader.read(2**16)
-            now, pieces = time.perf_counter(), data.count(PIECE)
-            if pieces:
-                self.first_s = self.first_s or now - asked
-                self.gaps += [now - last] if self.pieces else []
-                self.pieces, last = self.pieces + pieces, now
-            self.is_whole = self.is_whole or b"[DONE]" in data
-            if not data or self.is_whole:
-                return
-
-
-def write_request(path: str, words: int) -> bytes:
-    body = json.dumps(chat(f"Say {words} words")).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n"
-    return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 class Crowd:
     """Streams to many at once, and measures."""
 
-    def __init__(self, visitors: int, apps: list[AppProcess], faucet: FaucetProcess) -> None:
-        self._readers = [Reader() for _ in range(visitors)]
+    def __init__(self, readers: Sequence[Reader], apps: list[AppProcess], faucet: FaucetProcess) -> None:
+        self._readers = readers
         self._leave = asyncio.Event()
         for reader in self._readers[::4]:
             reader.leaves = self._leave
@@ -88,12 +48,13 @@ class Crowd:
         }
         self._errors: list[str] = []
 
-    async def run(self, url: httpx.URL, seconds: float) -> str:
+    async def run(self, seconds: float) -> str:
         """Return what was seen."""
         leaving, before = len(self._readers[::4]), self._memory()
         arriving_s = len(self._readers) / ARRIVALS + 2
         visits = [
-            asyncio.create_task(self._visit(number, url, arriving_s + seconds)) for number in range(len(self._readers))
+            asyncio.create_task(self._visit(number, reader, arriving_s + seconds))
+            for number, reader in enumerate(self._readers)
         ]
         await asyncio.sleep(arriving_s)
         cpu, pieces, started = self._cpu(), self._count(), time.perf_counter()
@@ -118,10 +79,10 @@ class Crowd:
         }
         return "\n".join(f"{name}: {value}" for name, value in lines.items())
 
-    async def _visit(self, number: int, url: httpx.URL, seconds: float) -> None:
+    async def _visit(self, number: int, reader: Reader, seconds: float) -> None:
         await asyncio.sleep(number / ARRIVALS)
         try:
-            await self._readers[number].visit(url, f"127.0.1.{number % 250 + 1}", seconds)
+            await reader.visit(round(seconds * RATE), 10 * seconds)
         except Exception as error:
             self._errors.append(repr(error))
 
@@ -165,18 +126,27 @@ def serve(copies: int, visitors: int, faucet: FaucetProcess) -> Iterator[tuple[l
         yield apps, httpx.URL(stack.enter_context(serve_blocks(folder, [upstream, server], places)))
 
 
+def create_readers(url: httpx.URL, count: int, on_pages: bool) -> list[Reader]:
+    if on_pages:
+        PageReader.functions = read_functions(httpx.get(f"{url}/config").json())
+    kind = PageReader if on_pages else ApiReader
+    return [kind(url, f"127.0.1.{number % 250 + 1}") for number in range(count)]
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m tests.hostile.crowd", description=__doc__)
     parser.add_argument("--visitors", type=int, default=200)
+    parser.add_argument("--pages", action="store_true")
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=20)
     chosen = parser.parse_args(arguments)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     with run_faucet(RATE) as faucet, serve(chosen.copies, chosen.visitors, faucet) as (apps, url):
-        crowd = Crowd(chosen.visitors, apps, faucet)
+        readers = create_readers(url, chosen.visitors, chosen.pages)
+        crowd = Crowd(readers, apps, faucet)
         sys.stdout.write(f"{chosen.visitors} visitors, copies of the app: {chosen.copies}\n")
-        sys.stdout.write(f"{asyncio.run(crowd.run(url, chosen.seconds))}\n")
+        sys.stdout.write(f"{asyncio.run(crowd.run(chosen.seconds))}\n")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -81,7 +81,7 @@ async def open_tab(visitor: Visitor) -> AsyncIterator[Tab]:
         page = await http.get("/")
         page.raise_for_status()
         config = (await http.get("/config")).json()
-        tab.functions = {one["api_name"]: one["id"] for one in config["dependencies"]}
+        tab.functions = read_functions(config)
         beating = asyncio.create_task(tab.beat())
         await tab.run("watch", "")
         await tab.restore(None)
@@ -90,6 +90,11 @@ async def open_tab(visitor: Visitor) -> AsyncIterator[Tab]:
         finally:
             beating.cancel()
             await asyncio.wait([beating])
+
+
+def read_functions(config: Mapping[str, Any]) -> dict[str, int]:
+    """Return the numbers of the page's events."""
+    return {one["api_name"]: one["id"] for one in config["dependencies"]}
 
 
 async def log_in(visitor: Visitor, http: httpx.AsyncClient) -> None:
