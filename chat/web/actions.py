@@ -125,7 +125,7 @@ class Actions:
         prompt = conversation.prompt(asked, system_prompt)
         settled = view.show(asked[:-1] if conversation.can_continue(asked) else asked)
         # Emptied once: what is written there meanwhile stays.
-        boxes = chain([""] if typed else [], repeat(gr.skip()))
+        boxes = chain([""] if typed else [], repeat(view.Unchanged()))
         with closing(self._turns.take(_visitor(request), before, asked, prompt, params)) as turn:
             for update in turn:
                 box = typed if update.error and typed and update.history is before else next(boxes)

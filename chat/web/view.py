@@ -29,6 +29,13 @@ class Settled:
     options: list[dict[str, str]] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """What the browser leaves as it is. For gr.skip(), which says the same, Gradio would make a new component."""
+
+    __type__: str = "update"
+
+
 Shown: TypeAlias = Sequence[Settled | Growing]
 """A conversation as the chat component sends it to the browser."""
 
