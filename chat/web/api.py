@@ -71,7 +71,7 @@ class Api:
         self._engine, self._limits = engine, limits
         self._started_at = int(time.time())
         self._known: ModelInfo | None = None
-        # A thread waits for each stream's next chunk; in the event loop's common pool of 40 they would
+        # A thread waits for each stream's chunks; in the event loop's common pool of 40 they would
         # hold up the page. Everybody who may wait in line has one, and those who are being answered.
         self._threads = CapacityLimiter(settings.queue_size + SPARE_THREADS)
 

@@ -31,9 +31,9 @@ _PRIVATE: dict[str, Any] = {
 }
 
 _EXAMPLES = [
-    "What is the capital of France?",
     "Explain why the sky is blue, in two sentences.",
-    "Write a short poem about the sea.",
+    "Give me three tips for a good night's sleep.",
+    "What is photosynthesis?",
     "Write a Python function that tells whether a word is a palindrome.",
 ]
 _GREETING = "## What can I do for you?\n\nWhat a language model says can be wrong."

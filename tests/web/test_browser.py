@@ -386,8 +386,8 @@ def test_new_chat_begins_anew(visit, engine):
 
 def test_an_example_is_asked_when_clicked(visit, engine):
     visitor = visit()
-    visitor.page.get_by_text("What is the capital of France?").click()
-    expect(visitor.questions).to_have_text("What is the capital of France?")
+    visitor.page.get_by_text("What is photosynthesis?").click()
+    expect(visitor.questions).to_have_text("What is photosynthesis?")
     expect(visitor.replies).to_have_text("Hello there.")
 
 
