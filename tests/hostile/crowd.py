@@ -126,9 +126,9 @@ def serve(copies: int, visitors: int, faucet: FaucetProcess) -> Iterator[tuple[l
         yield apps, httpx.URL(stack.enter_context(serve_blocks(folder, [upstream, server], places)))
 
 
-def create_readers(url: httpx.URL, count: int, on_pages: bool) -> list[Reader]:
+def create_readers(app: AppProcess, url: httpx.URL, count: int, on_pages: bool) -> list[Reader]:
     if on_pages:
-        PageReader.functions = read_functions(httpx.get(f"{url}/config").json())
+        PageReader.functions = read_functions(httpx.get(f"{app.url}/config").json())
     kind = PageReader if on_pages else ApiReader
     return [kind(url, f"127.0.1.{number % 250 + 1}") for number in range(count)]
 
@@ -143,7 +143,7 @@ def main(arguments: list[str] | None = None) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     with run_faucet(RATE) as faucet, serve(chosen.copies, chosen.visitors, faucet) as (apps, url):
-        readers = create_readers(url, chosen.visitors, chosen.pages)
+        readers = create_readers(apps[0], url, chosen.visitors, chosen.pages)
         crowd = Crowd(readers, apps, faucet)
         sys.stdout.write(f"{chosen.visitors} visitors, copies of the app: {chosen.copies}\n")
         sys.stdout.write(f"{asyncio.run(crowd.run(chosen.seconds))}\n")
