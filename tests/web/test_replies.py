@@ -8,8 +8,9 @@ from fastapi.testclient import TestClient
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from chat.types import Chunk, Usage
+from chat.web.replies import ChatWriter
 from chat.web.shapes import ChatCompletion, ChatCompletionChunk, Completion
-from tests.fakes import FakeEngine
+from tests.fakes import INFO, FakeEngine
 from tests.web.sites import api_routes
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -51,6 +52,22 @@ def test_stream_has_role_first_then_pieces_then_an_empty_end():
     reasons = [event["choices"][0]["finish_reason"] for event in events]
     assert reasons == [None] * (len(events) - 1) + ["stop"]
     assert len({(event["id"], event["created"], event["model"]) for event in events}) == 1
+
+
+def test_each_chunk_is_a_piece_of_its_own():
+    """H1, S13: chunks are only joined before they are written, where the server falls behind."""
+    writer = ChatWriter(lambda: INFO)
+    chunks = [Chunk(thought="Hm"), Chunk(thought="m."), Chunk("Hello"), Chunk(" there."), Chunk(finish_reason="stop")]
+    choices = [event["choices"][0] for chunk in chunks for event in writer.events(chunk)]
+    assert [choice["delta"] for choice in choices] == [
+        {"role": "assistant", "content": ""},
+        {"reasoning_content": "Hm"},
+        {"reasoning_content": "m."},
+        {"content": "Hello"},
+        {"content": " there."},
+        {},
+    ]
+    assert [choice["finish_reason"] for choice in choices] == [None, None, None, None, None, "stop"]
 
 
 def test_last_chunk_that_still_has_text_gives_a_piece_and_an_empty_end():
